@@ -2,11 +2,12 @@
 
 from comparo.data.columns import Table, frame_from_columns
 from comparo.data.criteria_prompt import criteria_prompt
-from comparo.data.documents import guarded, unguarded
+from comparo.data.documents import CELL, guarded, unguarded
 from comparo.data.formats import CHUNK, csv_text, read_columns, write_columns
 from comparo.data.items import read_items
 from comparo.data.prompts import Rest, criterion_prompt
 from comparo.data.run_folder import DATABASE, encode, key_of
+from comparo.data.sheets import read_several, sheet_columns, write_sheets
 from comparo.data.text_features import contrasts, styles
 from comparo.data.wordings import DEFAULT_WORDING, LETTERS, WORDINGS
 from comparo.judges.chat import Chat
@@ -42,4 +43,4 @@ from comparo.run.plan import prepare
 from comparo.run.rank import prepare_rank
 from comparo.run.task import Task
 from comparo.run.voices import voices_of
-from comparo.selection.sharing import next_pairs
+from comparo.selection.sharing import next_pairs, share_out

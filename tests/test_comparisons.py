@@ -1,16 +1,11 @@
 """Every way in gives the same comparisons, every bad value is named, and merging agrees with a plain dictionary."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas
@@ -25,7 +20,7 @@ from inside import Store
 
 NAN = float("nan")
 ROWS = [("ana", "bo", 0.7), ("bo", "cy", 0.25), ("cy", "ana", 1.0), ("ana", "bo", 0.0)]
-FULL: dict[str, Any] = {
+FULL = {
     "first": ["ana", "bo", "cy", "ana"],
     "second": ["bo", "cy", "ana", "bo"],
     "p": [0.7, 0.25, 1.0, 0.0],
@@ -33,7 +28,7 @@ FULL: dict[str, Any] = {
     "context": ["x", "x", "y", "y"],
     "judge": ["j", "k", "j", "k"],
 }
-FRAMES: dict[str, Callable[[dict[str, Any]], Any]] = {
+FRAMES = {
     "pandas": pandas.DataFrame,
     "polars": polars.DataFrame,
     "pyarrow": pyarrow.table,
@@ -41,38 +36,34 @@ FRAMES: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
-def plain(comparisons: Comparisons) -> dict[str, list[Any]]:
+def plain(comparisons):
     return {name: column.tolist() for name, column in comparisons.to_columns().items()}
 
 
-def assert_same(left: Comparisons, right: Comparisons) -> None:
+def assert_same(left, right):
     assert plain(left) == plain(right)
     assert left.items.tolist() == right.items.tolist()
     assert left.items.dtype == right.items.dtype
 
 
-def test_columns() -> None:
+def test_columns():
     comparisons = Comparisons.from_columns(**FULL)
     assert plain(comparisons) == FULL
     assert len(comparisons) == 4
-    assert comparisons.items.tolist() == ["ana", "bo", "cy"]
+    labels = (comparisons.items, comparisons.contexts, comparisons.judges)
+    assert [found.tolist() for found in labels] == [["ana", "bo", "cy"], ["x", "y"], ["j", "k"]]
     assert comparisons.items.dtype == object
-    assert comparisons.contexts is not None
-    assert comparisons.contexts.tolist() == ["x", "y"]
-    assert comparisons.judges is not None
-    assert comparisons.judges.tolist() == ["j", "k"]
     for codes in (comparisons.first, comparisons.second, comparisons.context, comparisons.judge):
-        assert codes is not None
         assert codes.dtype == np.int32
         assert codes.flags.c_contiguous
-    assert comparisons.p.dtype == comparisons.weight.dtype == np.float64  # type: ignore[union-attr]
+    assert comparisons.p.dtype == comparisons.weight.dtype == np.float64
 
 
-def test_labels_stand_in_the_order_they_are_first_read_in_row_by_row() -> None:
+def test_labels_stand_in_the_order_they_are_first_read_in_row_by_row():
     assert Comparisons.from_rows([("d", "b", 1), ("c", "a", 1), ("a", "e", 0)]).items.tolist() == list("dbcae")
 
 
-def test_a_float_array_is_not_copied() -> None:
+def test_a_float_array_is_not_copied():
     p, weight = np.array([0.5, 0.5]), np.array([1.0, 2.0])
     comparisons = Comparisons.from_columns(["a", "b"], ["b", "a"], p, weight)
     assert comparisons.p is p
@@ -97,7 +88,7 @@ INTEGERS = {
 
 @pytest.mark.parametrize("kind", INTEGERS.values(), ids=INTEGERS)
 @pytest.mark.parametrize(("first", "second"), [([7, -3], [-3, 5]), ([0, 2, 1], [1, 1, 2]), ([120, -120], [-120, 3])])
-def test_integers_stay_integers_and_ascend(kind: Callable[..., Any], first: list[int], second: list[int]) -> None:
+def test_integers_stay_integers_and_ascend(kind, first, second):
     comparisons = Comparisons.from_columns(kind(first), kind(second), [0.5] * len(first), context=kind(second))
     assert comparisons.items.dtype == np.int64
     assert comparisons.items.tolist() == sorted({*first, *second})
@@ -105,7 +96,7 @@ def test_integers_stay_integers_and_ascend(kind: Callable[..., Any], first: list
 
 
 @given(st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 9)), min_size=1).map(dict.fromkeys))
-def test_integer_arrays_and_lists_agree(pairs: dict[tuple[int, int], None]) -> None:
+def test_integer_arrays_and_lists_agree(pairs):
     first = [a if a != b else b + 1 for a, b in pairs]
     second = [b for _, b in pairs]
     by_array = Comparisons.from_columns(np.array(first), np.array(second), np.zeros(len(first)))
@@ -116,33 +107,28 @@ def test_integer_arrays_and_lists_agree(pairs: dict[tuple[int, int], None]) -> N
 @pytest.mark.parametrize(
     "labels", [[2**63, 1], [2**70, -1], [1.5, 2], [("a", 1), ("b", 2)], [True, "b"], [True, False], ["1", 1]]
 )
-def test_other_labels_are_kept_as_they_are(labels: list[Any]) -> None:
+def test_other_labels_are_kept_as_they_are(labels):
     comparisons = Comparisons.from_columns(labels, labels[::-1], [0.5, 0.5])
     assert comparisons.items.dtype == object
     assert comparisons.items.tolist() == labels
     assert [type(label) for label in comparisons.items] == [type(label) for label in labels]
 
 
-def test_unsigned_integers_beyond_int64() -> None:
-    comparisons = Comparisons.from_columns(np.array([2**63], dtype=np.uint64), np.array([-1]), [0.5])
-    assert comparisons.items.tolist() == [2**63, -1]
+def test_numbers_beyond_int64_and_numbers_as_text():
+    comparisons = Comparisons.from_columns(np.array([2**63], dtype=np.uint64), np.array([-1]), ["0.5"], [" 1e2 "])
+    assert (comparisons.items.tolist(), comparisons.p.tolist()) == ([2**63, -1], [0.5])
 
 
-def test_numbers_as_text_are_numbers() -> None:
-    assert Comparisons.from_columns(["a"], ["b"], ["0.25"], [" 1e2 "]).p.tolist() == [0.25]
-
-
-def test_rows() -> None:
+def test_rows():
     assert plain(Comparisons.from_rows(ROWS)) == {name: FULL[name] for name in ("first", "second", "p")}
     assert plain(Comparisons.from_rows(zip(*list(FULL.values())[:4], strict=True)))["weight"] == FULL["weight"]
     mixed = Comparisons.from_rows([("a", "b", 0.5), ["b", "c", 0.5, 3]])
-    assert mixed.weight is not None
     assert mixed.weight.tolist() == [1.0, 3.0]
     mappings = [dict(zip(FULL, row, strict=True)) for row in zip(*FULL.values(), strict=True)]
     assert plain(Comparisons.from_rows(iter(mappings))) == FULL
 
 
-def test_matrix() -> None:
+def test_matrix():
     matrix = np.array([[0.3, 0.7, NAN], [NAN, 9.0, 0.0], [1.0, NAN, NAN]])
     comparisons = Comparisons.from_matrix(matrix, items=["cy", "ana", "bo"])
     assert plain(comparisons) == {"first": ["cy", "ana", "bo"], "second": ["ana", "bo", "cy"], "p": [0.7, 0.0, 1.0]}
@@ -150,16 +136,12 @@ def test_matrix() -> None:
     assert comparisons.first.dtype == comparisons.second.dtype == np.int32
     assert Comparisons.from_matrix(matrix.tolist()).items.tolist() == [0, 1, 2]
     assert Comparisons.from_matrix(matrix, items=np.array([5, 9, 1])).items.tolist() == [5, 9, 1]
-
-
-def test_an_item_that_was_never_compared_keeps_its_row_of_the_matrix() -> None:
-    comparisons = Comparisons.from_matrix([[NAN, NAN, 0.5], [NAN, NAN, NAN], [NAN, NAN, NAN]])
-    assert comparisons.items.tolist() == [0, 1, 2]
-    assert comparisons.second.tolist() == [2]
+    lone = Comparisons.from_matrix([[NAN, NAN, 0.5], [NAN, NAN, NAN], [NAN, NAN, NAN]])
+    assert (lone.items.tolist(), lone.second.tolist()) == ([0, 1, 2], [2])  # 1 was never compared
 
 
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
-def test_frames(frame: Callable[[dict[str, Any]], Any]) -> None:
+def test_frames(frame):
     assert_same(Comparisons.from_frame(frame(FULL)), Comparisons.from_columns(**FULL))
     integers = {"second": [3, 2], "first": [9, 3], "p": [1, 0], "context_id": [1, 1], "remark": ["x", None]}
     comparisons = Comparisons.from_frame(frame(integers))
@@ -168,7 +150,7 @@ def test_frames(frame: Callable[[dict[str, Any]], Any]) -> None:
 
 
 @pytest.mark.parametrize("backend", [None, "pandas", "polars", "pyarrow"])
-def test_to_frame_and_back(backend: str | None) -> None:
+def test_to_frame_and_back(backend):
     for columns in (FULL, {"first": [2, 1], "second": [1, 3], "p": [0.5, 1.0]}):
         comparisons = Comparisons.from_columns(**columns)
         assert_same(Comparisons.of(comparisons.to_frame(backend)), comparisons)
@@ -186,26 +168,23 @@ LAYOUTS = {
 
 @pytest.mark.parametrize(("labels", "words", "p"), LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
-def test_layouts(
-    frame: Callable[[dict[str, Any]], Any], labels: dict[str, Any], words: list[str], p: list[float]
-) -> None:
+def test_layouts(frame, labels, words, p):
     more = {"weight": [2.0] * len(p), "context": ["x"] * len(p), "judge": ["j"] * len(p), "language": ["en"] * len(p)}
     columns = plain(Comparisons.from_frame(frame({**labels, "winner": words, **more})))
     expected = {"first": ["a"] * len(p), "second": ["b"] * len(p), "p": p}
     assert columns == expected | {name: more[name] for name in ("weight", "context", "judge")}
 
 
-def test_the_order_of_the_layouts() -> None:
-    row: dict[str, Any] = {"left": "x", "right": "y", "winner": "model_a", "model_a": "m", "model_b": "n"}
+def test_the_order_of_the_layouts():
+    row = {"left": "x", "right": "y", "winner": "model_a", "model_a": "m", "model_b": "n"}
     assert Comparisons.from_rows([row]).items.tolist() == ["m", "n"]
     row |= {"first": "a", "second": "b", "p": 0.5, "context_id": "old", "context": "new"}
     comparisons = Comparisons.from_rows([row])
     assert comparisons.items.tolist() == ["a", "b"]
-    assert comparisons.contexts is not None
     assert comparisons.contexts.tolist() == ["new"]
 
 
-def test_of(tmp_path: Path) -> None:
+def test_of(tmp_path):
     comparisons = Comparisons.from_rows(ROWS)
     comparisons.write(tmp_path / "pairs.csv")
     assert Comparisons.of(comparisons) is comparisons
@@ -222,9 +201,8 @@ def test_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [3, None, {"first": ["a"]}, np.zeros(3), pandas.Series([1]), {("a", "b", 0.5)}])
-def test_of_anything_else(data: Any) -> None:
-    accepted = "Comparisons, .*file, .*matrix, .*rows, .*frame"
-    with pytest.raises(ComparisonsError, match=rf"\b{type(data).__name__} .*{accepted}"):
+def test_of_anything_else(data):
+    with pytest.raises(ComparisonsError, match=rf"\b{type(data).__name__} "):
         Comparisons.of(data)
 
 
@@ -240,7 +218,7 @@ ASKED = st.lists(
 @pytest.mark.parametrize("ending", ENDINGS)
 @settings(deadline=None)
 @given(rows=ASKED)
-def test_write_then_read(tmp_path_factory: pytest.TempPathFactory, ending: str, rows: list[Any]) -> None:
+def test_write_then_read(tmp_path_factory, ending, rows):
     path = tmp_path_factory.getbasetemp() / f"round-trip{ending}"
     comparisons = Comparisons.from_columns(*zip(*rows, strict=True))
     comparisons.write(path)
@@ -248,7 +226,7 @@ def test_write_then_read(tmp_path_factory: pytest.TempPathFactory, ending: str, 
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_integers_written_are_integers_read_but_for_csv(tmp_path: Path, ending: str) -> None:
+def test_integers_written_are_integers_read_but_for_csv(tmp_path, ending):
     comparisons = Comparisons.from_columns(np.array([12, 3]), np.array([3, 4]), [0.1, 0.2])
     comparisons.write(tmp_path / f"pairs{ending}")
     again = Comparisons.read(tmp_path / f"pairs{ending}")
@@ -260,223 +238,172 @@ def test_integers_written_are_integers_read_but_for_csv(tmp_path: Path, ending: 
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_labels_that_no_file_holds(tmp_path: Path, ending: str) -> None:
-    with pytest.raises(ComparisonsError, match=re.escape(f"pairs{ending}: the label ('a', 1) ")):
+def test_labels_that_no_file_holds(tmp_path, ending):
+    with pytest.raises(ComparisonsError, match=re.escape("('a', 1)")):
         Comparisons.from_rows([(("a", 1), "b", 0.5)]).write(tmp_path / f"pairs{ending}")
     assert not list(tmp_path.iterdir())
 
 
-GOOD: dict[str, Any] = {"first": ["a", "b", "c"], "second": ["b", "c", "a"], "p": [0.5, 0.5, 0.5]}
-PROBABILITY, WEIGHT = "is not a probability between 0 and 1", "is not a finite weight of 0 or more"
-MORE = r"\(and 1 more row like it\)$"
-BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "p above 1": ({"p": [0.5, 0.5, 1.2]}, f"^row 3, column 'p': 1.2 {PROBABILITY}$"),
-    "p below 0": ({"p": [0.5, -0.1, 7]}, f"^row 2, column 'p': -0.1 {PROBABILITY} {MORE}"),
-    "p barely above 1": (
-        {"p": np.array([0, 0, np.nextafter(1, 2)])},
-        f"row 3, column 'p': 1.0000000000000002 {PROBABILITY}",
-    ),
-    "p many": ({"p": np.full(3, 2)}, r"row 1, column 'p': 2.0 .* \(and 2 more rows like it\)$"),
-    "p in percent": ({"p": [55, 70, 30]}, r"row 1, column 'p': 55.0 .* 100\? \(and 2 more rows like it\)$"),
-    "p nan": ({"p": np.array([0.5, NAN, 0.5])}, f"row 2, column 'p': nan {PROBABILITY}"),
-    "p inf": ({"p": [0.5, float("inf"), 0.5]}, f"row 2, column 'p': inf {PROBABILITY}"),
-    "p text": ({"p": ["0.5", "0.5", "half"]}, f"row 3, column 'p': 'half' {PROBABILITY}"),
-    "p none": ({"p": [0.5, None, None]}, f"row 2, column 'p': None {PROBABILITY} {MORE}"),
-    "p too long": ({"p": [10**400, 0.5, 0.5]}, f"row 1, column 'p': 10+.*0 {PROBABILITY}"),
-    "p list": ({"p": [0.5, [0.5], 0.5]}, rf"row 2, column 'p': \[0.5\] {PROBABILITY}"),
-    "weight below 0": ({"weight": [1, 0, -1]}, f"row 3, column 'weight': -1.0 {WEIGHT}"),
-    "weight nan": ({"weight": [NAN, 1, 1]}, f"row 1, column 'weight': nan {WEIGHT}"),
-    "weight inf": ({"weight": [1, np.inf, 1]}, f"row 2, column 'weight': inf {WEIGHT}"),
-    "weight text": ({"weight": [1, "much", ""]}, f"row 2, column 'weight': 'much' {WEIGHT} {MORE}"),
-    "against itself": ({"second": ["b", "b", "c"]}, f"row 2, column 'second': 'b' is compared with itself; .* {MORE}"),
+GOOD = {"first": ["a", "b", "c"], "second": ["b", "c", "a"], "p": [0.5, 0.5, 0.5]}
+MORE = r".*\(and 1 more row "
+BAD = {
+    "p above 1": ({"p": [0.5, 0.5, 1.2]}, "^row 3, column 'p': 1.2 "),
+    "p below 0": ({"p": [0.5, -0.1, 7]}, f"^row 2, column 'p': -0.1 {MORE}"),
+    "p barely above 1": ({"p": np.array([0, 0, np.nextafter(1, 2)])}, "row 3, column 'p': 1.0000000000000002 "),
+    "p many": ({"p": np.full(3, 2)}, r"row 1, column 'p': 2.0 .* \(and 2 more rows "),
+    "p in percent": ({"p": [55, 70, 30]}, r"row 1, column 'p': 55.0 .* 100\? \(and 2 more"),
+    "p nan": ({"p": np.array([0.5, NAN, 0.5])}, "row 2, column 'p': nan "),
+    "p inf": ({"p": [0.5, float("inf"), 0.5]}, "row 2, column 'p': inf "),
+    "p text": ({"p": ["0.5", "0.5", "half"]}, "row 3, column 'p': 'half' "),
+    "p none": ({"p": [0.5, None, None]}, f"row 2, column 'p': None {MORE}"),
+    "p too long": ({"p": [10**400, 0.5, 0.5]}, "row 1, column 'p': 10+.*0 "),
+    "p list": ({"p": [0.5, [0.5], 0.5]}, r"row 2, column 'p': \[0.5\] "),
+    "weight below 0": ({"weight": [1, 0, -1]}, "row 3, column 'weight': -1.0 "),
+    "weight nan": ({"weight": [NAN, 1, 1]}, "row 1, column 'weight': nan "),
+    "weight inf": ({"weight": [1, np.inf, 1]}, "row 2, column 'weight': inf "),
+    "weight text": ({"weight": [1, "much", ""]}, f"row 2, column 'weight': 'much' {MORE}"),
+    "against itself": ({"second": ["b", "b", "c"]}, f"row 2, column 'second': 'b' {MORE}"),
     "integer against itself": (
         {"first": np.array([1, 2, 3]), "second": np.array([2, 1, 3])},
-        "row 3, column 'second': 3 is compared with itself",
+        "row 3, column 'second': 3 ",
     ),
-    "label none": ({"first": ["a", None, "c"]}, "row 2, column 'first': None is not a label"),
-    "label nan": ({"second": np.array([1.0, NAN, NAN])}, f"row 2, column 'second': nan is not a label; .* {MORE}"),
-    "label NA": ({"second": ["a", "b", pandas.NA]}, "row 3, column 'second': <NA> is not a label"),
-    "label empty": ({"second": ["b", "c", ""]}, "row 3, column 'second': '' is not a label"),
-    "label blank": ({"first": [" ", "c", "d"]}, "row 1, column 'first': ' ' is not a label"),
-    "label unhashable": ({"first": ["a", {"b": 1}, "c"]}, "row 2, column 'first': {'b': 1} is not a label"),
-    "context none": ({"context": ["x", "x", None]}, "row 3, column 'context': None is not a label"),
-    "judge nan": ({"judge": [NAN, "j", "j"]}, "row 1, column 'judge': nan is not a label"),
-    "first shorter": ({"first": ["a"]}, "the columns differ in length: first has 1, second has 3, p has 3 rows"),
-    "weight longer": ({"weight": [1] * 4}, "the columns differ in length: .*weight has 4 rows"),
-    "judge shorter": ({"judge": []}, "the columns differ in length: .*judge has 0 rows"),
-    "no rows": (
-        {"first": [], "second": [], "p": []},
-        "there are no comparisons in the data; at least two items are needed",
-    ),
-    "two dimensions": (
-        {"first": np.zeros((3, 2))},
-        r"column 'first' has shape \(3, 2\); it must have one value per row",
-    ),
-    "no dimension": ({"first": "abc"}, "column 'first' is 'abc'; it must be a sequence"),
-    "one number": ({"p": 0.5}, "column 'p' is 0.5; it must be a sequence"),
+    "label none": ({"first": ["a", None, "c"]}, "row 2, column 'first': None "),
+    "label nan": ({"second": np.array([1.0, NAN, NAN])}, f"row 2, column 'second': nan {MORE}"),
+    "label NA": ({"second": ["a", "b", pandas.NA]}, "row 3, column 'second': <NA> "),
+    "label empty": ({"second": ["b", "c", ""]}, "row 3, column 'second': '' "),
+    "label blank": ({"first": [" ", "c", "d"]}, "row 1, column 'first': ' ' "),
+    "label unhashable": ({"first": ["a", {"b": 1}, "c"]}, "row 2, column 'first': {'b': 1} "),
+    "context none": ({"context": ["x", "x", None]}, "row 3, column 'context': None "),
+    "judge nan": ({"judge": [NAN, "j", "j"]}, "row 1, column 'judge': nan "),
+    "first shorter": ({"first": ["a"]}, "first has 1, second has 3, p has 3 "),
+    "weight longer": ({"weight": [1] * 4}, "weight has 4 rows"),
+    "judge shorter": ({"judge": []}, "judge has 0 rows"),
+    "no rows": ({"first": [], "second": [], "p": []}, "comparisons in the data"),
+    "two dimensions": ({"first": np.zeros((3, 2))}, r"column 'first' .* \(3, 2\)"),
+    "no dimension": ({"first": "abc"}, "column 'first' is 'abc'"),
+    "one number": ({"p": 0.5}, "column 'p' is 0.5"),
 }
 
 
-@pytest.mark.parametrize(("change", "message"), BAD.values(), ids=BAD)
-def test_bad_columns(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ComparisonsError, match=message):
+@pytest.mark.parametrize(("change", "place"), BAD.values(), ids=BAD)
+def test_bad_columns(change, place):
+    with pytest.raises(ComparisonsError, match=place):
         Comparisons.from_columns(**GOOD | change)
 
 
-def test_legal_extremes() -> None:
+def test_legal_extremes():
     comparisons = Comparisons.from_columns(["a", "b"], ["b", "a"], [0, 1], [0, 0])
-    assert comparisons.p.tolist() == [0.0, 1.0]
-    assert comparisons.weight is not None
-    assert comparisons.weight.tolist() == [0.0, 0.0]
+    assert (comparisons.p.tolist(), comparisons.weight.tolist()) == ([0.0, 1.0], [0.0, 0.0])
 
 
-BAD_ROWS: dict[str, tuple[list[Any], str]] = {
-    "none": ([], "there are no comparisons in the data; at least two items are needed"),
-    "two values": (
-        [("a", "b", 1), ("a", "b")],
-        r"row 2: \('a', 'b'\) is not \(first, second, p\) or \(first, second, p, w",
-    ),
-    "text": ([("a", "b", 1), "abc", "d"], f"row 2: 'abc' is not .first, second, p. .* {MORE}"),
-    "mapping among tuples": ([("a", "b", 1), {"first": "a"}], "row 2: {'first': 'a'} is not .first, second, p"),
-    "tuple among mappings": ([{"first": "a"}, ("a", "b", 1)], "row 1: {'first': 'a'} is not .first, second, p"),
-    "p": ([("a", "b", 1), ("a", "b", 2)], f"row 2, column 'p': 2.0 {PROBABILITY}"),
-    "value missing": (
-        [{"first": "a", "second": "b", "p": 1}, {"first": "a", "second": "b"}],
-        f"row 2, column 'p': None {PROBABILITY}",
-    ),
+ROW = ("a", "b", 1)
+BAD_ROWS = {
+    "none": ([], "comparisons in the data"),
+    "two values": ([ROW, ("a", "b")], r"row 2: \('a', 'b'\) "),
+    "text": ([ROW, "abc", "d"], f"row 2: 'abc' {MORE}"),
+    "mapping among tuples": ([ROW, {"first": "a"}], "row 2: {'first': 'a'} "),
+    "tuple among mappings": ([{"first": "a"}, ROW], "row 1: {'first': 'a'} "),
+    "p": ([ROW, ("a", "b", 2)], "row 2, column 'p': 2.0 "),
+    "value missing": ([dict(zip(FULL, ROW, strict=False)), {"first": "a", "second": "b"}], "row 2, column 'p': None "),
     "winner": (
-        [{"left": "a", "right": "b", "winner": "left"}, {"left": "a", "right": "b", "winner": "model_a"}],
-        "row 2, column 'winner': 'model_a' is not one of left, right, a, b, tie, draw, equal, or the name",
+        [{"left": "a", "right": "b", "winner": winner} for winner in ("left", "model_a")],
+        "row 2, column 'winner': 'model_a' .* left, right, a, b, tie, draw, equal",
     ),
-    "no winner": (
-        [{"model_a": "a", "model_b": "b", "winner": None}],
-        "row 1, column 'winner': no row has a winner; there is nothing to fit$",
-    ),
-    "the layout's own name": ([{"left": "", "right": "b", "winner": "tie"}], "row 1, column 'left': '' is not a label"),
-    "itself, by its own name": (
-        [{"model_a": 1, "model_b": 1, "winner": "tie"}],
-        "column 'model_b': 1 is compared with",
-    ),
-    "context_id": ([{"first": 1, "second": 2, "p": 1, "context_id": None}], "column 'context_id': None is not a label"),
+    "no winner": ([{"model_a": "a", "model_b": "b", "winner": None}], "row 1, column 'winner': "),
+    "the layout's own name": ([{"left": "", "right": "b", "winner": "tie"}], "row 1, column 'left': '' "),
+    "itself, by its own name": ([{"model_a": 1, "model_b": 1, "winner": "tie"}], "column 'model_b': 1 "),
+    "context_id": ([{"first": 1, "second": 2, "p": 1, "context_id": None}], "column 'context_id': None "),
     "missing column": (
         [{"first": 1, "second": 2, "prob": 1, "weight": 1}],
-        "the data: there is no column 'p'; the columns are first, second, weight, prob. Rename them to one of the "
-        "layouts first, second, p; first, second, winner; model_a, model_b, winner; left, right, winner$",
+        "^the data: .* 'p'; .* first, second, weight, prob. .* first, second, p; .*; left, right, winner$",
     ),
-    "missing columns": ([{"left": 1, 5: 2}], "there is no column 'right' or 'winner'; the columns are left, 5"),
-    "nothing known": ([{"x": 1}], "there is no column 'first' or 'second' or 'p'; the columns are x"),
-    "nothing at all": ([{}], "there is no column 'first' or 'second' or 'p'; the columns are none"),
+    "missing columns": ([{"left": 1, 5: 2}], "'right' or 'winner'; .* left, 5"),
+    "nothing known": ([{"x": 1}], "'first' or 'second' or 'p'; .* x"),
+    "nothing at all": ([{}], "'first' or 'second' or 'p'; .* none"),
 }
 
 
-@pytest.mark.parametrize(("rows", "message"), BAD_ROWS.values(), ids=BAD_ROWS)
-def test_bad_rows(rows: list[Any], message: str) -> None:
-    with pytest.raises(ComparisonsError, match=message):
+@pytest.mark.parametrize(("rows", "place"), BAD_ROWS.values(), ids=BAD_ROWS)
+def test_bad_rows(rows, place):
+    with pytest.raises(ComparisonsError, match=place):
         Comparisons.from_rows(rows)
 
 
-BAD_MATRICES: dict[str, tuple[Any, Any, str]] = {
-    "not square": (np.zeros((2, 3)), None, r"the matrix has shape \(2, 3\); it must be square"),
-    "a vector": (np.zeros(4), None, r"the matrix has shape \(4,\); it must be square"),
-    "one item": ([[0.5]], None, r"the matrix has shape \(1, 1\); .*at least two items"),
-    "no item": (np.zeros((0, 0)), None, r"the matrix has shape \(0, 0\); .*at least two items"),
-    "above 1": ([[0, 1.5], [0.5, 0]], None, rf"matrix entry \[0, 1\]: 1.5 {PROBABILITY}$"),
-    "below 0": ([[0, 0.5], [-1, 0]], None, rf"matrix entry \[1, 0\]: -1.0 {PROBABILITY}$"),
-    "infinite": ([[0, np.inf], [-1, 0]], None, rf"matrix entry \[0, 1\]: inf {PROBABILITY}$"),
-    "nothing asked": ([[0.5, NAN], [NAN, 0.5]], None, "there are no comparisons in the matrix"),
-    "text": ([["a", "b"], ["c", "d"]], None, "the matrix holds something that is not a number"),
-    "ragged": ([[0.5, 0.5], [0.5]], None, "the matrix holds something that is not a number"),
-    "few labels": (np.eye(3), ["a", "b"], "there are 2 different items for a matrix of 3 rows"),
-    "same label": (np.eye(3), ["a", "b", "b"], "there are 2 different items .*; give each row a name of its own"),
-    "no label": (np.eye(3), ["a", None, "b"], "row 2, column 'items': None is not a label"),
+BAD_MATRICES = {
+    "not square": (np.zeros((2, 3)), None, r"\(2, 3\)"),
+    "a vector": (np.zeros(4), None, r"\(4,\)"),
+    "one item": ([[0.5]], None, r"\(1, 1\)"),
+    "no item": (np.zeros((0, 0)), None, r"\(0, 0\)"),
+    "above 1": ([[0, 1.5], [0.5, 0]], None, r"\[0, 1\]: 1.5 "),
+    "below 0": ([[0, 0.5], [-1, 0]], None, r"\[1, 0\]: -1.0 "),
+    "infinite": ([[0, np.inf], [-1, 0]], None, r"\[0, 1\]: inf "),
+    "nothing asked": ([[0.5, NAN], [NAN, 0.5]], None, "no comparisons"),
+    "text": ([["a", "b"], ["c", "d"]], None, "not a number"),
+    "ragged": ([[0.5, 0.5], [0.5]], None, "not a number"),
+    "few labels": (np.eye(3), ["a", "b"], "2 different .* 3 rows"),
+    "same label": (np.eye(3), ["a", "b", "b"], "2 different .* 3 rows"),
+    "no label": (np.eye(3), ["a", None, "b"], "row 2, column 'items': None "),
 }
 
 
-@pytest.mark.parametrize(("matrix", "items", "message"), BAD_MATRICES.values(), ids=BAD_MATRICES)
-def test_bad_matrices(matrix: Any, items: Any, message: str) -> None:
-    with pytest.raises(ComparisonsError, match=message):
+@pytest.mark.parametrize(("matrix", "items", "place"), BAD_MATRICES.values(), ids=BAD_MATRICES)
+def test_bad_matrices(matrix, items, place):
+    with pytest.raises(ComparisonsError, match=place):
         Comparisons.from_matrix(matrix, items)
 
 
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
-def test_bad_frames(frame: Callable[[dict[str, Any]], Any]) -> None:
-    for change, message in (
-        ({"p": [0.5, None, 0.5]}, f"row 2, column 'p': nan {PROBABILITY}"),
-        ({"first": ["a", "b", None]}, "row 3, column 'first': (None|nan) is not a label"),
-        ({"first": [4, None, 5], "second": [5, 6, 7]}, "row 2, column 'first': nan is not a label"),
-        ({"second": ["b", "b", "a"]}, "row 2, column 'second': 'b' is compared with itself"),
-        ({"p": []} | {"first": [], "second": []}, "there are no comparisons in the data"),
+def test_bad_frames(frame):
+    for change, place in (
+        ({"p": [0.5, None, 0.5]}, "row 2, column 'p': nan "),
+        ({"first": ["a", "b", None]}, "row 3, column 'first': (None|nan) "),
+        ({"first": [4, None, 5], "second": [5, 6, 7]}, "row 2, column 'first': nan "),
+        ({"second": ["b", "b", "a"]}, "row 2, column 'second': 'b' "),
+        ({"p": []} | {"first": [], "second": []}, "comparisons in the data"),
     ):
-        with pytest.raises(ComparisonsError, match=message):
+        with pytest.raises(ComparisonsError, match=place):
             Comparisons.from_frame(frame(GOOD | change))
-    with pytest.raises(ComparisonsError, match=r"no column 'p'; .*first, second, odds"):
+    with pytest.raises(ComparisonsError, match=r"'p'; .*first, second, odds"):
         Comparisons.from_frame(frame({"first": ["a"], "second": ["b"], "odds": [1.0]}))
 
 
-def test_a_frame_with_a_column_twice() -> None:
-    with pytest.raises(ComparisonsError, match=r"two columns .*the same name"):
+def test_a_frame_with_a_column_twice():
+    with pytest.raises(ComparisonsError, match="two columns"):
         Comparisons.from_frame(pandas.DataFrame([["a", "b", 0.5, 0.5]], columns=["first", "second", "p", "p"]))
 
 
-BAD_FILES = {
-    "csv": (
-        "pairs.csv",
-        "first,second,p\na,b,0\na,b,1\na,b,1.2\n",
-        f"pairs.csv, row 3 .line 4., column 'p': 1.2 {PROBABILITY}$",
-    ),
-    "csv blank p": ("pairs.csv", "first,second,p\na,b,\n", f"pairs.csv, row 1 .line 2., column 'p': '' {PROBABILITY}"),
-    "csv blank label": (
-        "pairs.csv",
-        "first,second,p\n\na,,1\n",
-        "pairs.csv, row 1 .line 3., column 'second': '' is not a l",
-    ),
-    "csv no rows": ("pairs.csv", "first,second,p\n", "there are no comparisons in .*pairs.csv; at least two items"),
-    "csv no column": (
-        "pairs.csv",
-        "first,second,odds\na,b,1\n",
-        "pairs.csv: there is no column 'p'; the columns are first, second, odds",
-    ),
-    "jsonl": (
-        "pairs.jsonl",
-        '{"first": "a", "second": "b", "p": 0}\n{"first": "a", "second": "a", "p": 0}\n',
-        "pairs.jsonl, row 2, column 'second': 'a' is compared with itself",
-    ),
-    "jsonl key missing": (
-        "pairs.jsonl",
-        '{"first": "a", "second": "b", "p": 0}\n\n{"first": "a", "second": "b", "note": ""}\n',
-        f"pairs.jsonl, row 2 .line 3., column 'p': None {PROBABILITY}",
-    ),
-    "jsonl winner": (
-        "pairs.jsonl",
-        '{"model_a": "a", "model_b": "b", "winner": "neither"}\n',
-        "pairs.jsonl, row 1, column 'winner': 'neither' is not one of model_a, model_b, a, b, tie, draw",
-    ),
-}
-
-
-@pytest.mark.parametrize(("name", "text", "message"), BAD_FILES.values(), ids=BAD_FILES)
-def test_bad_files(tmp_path: Path, name: str, text: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("a.csv", "first,second,p\na,b,0\na,b,1\na,b,1.2\n", ", row 3 .line 4., column 'p': 1.2 "),
+        ("a.csv", "first,second,p\na,b,\n", ", row 1 .line 2., column 'p': '' "),
+        ("a.csv", "first,second,p\n\na,,1\n", ", row 1 .line 3., column 'second': '' "),
+        ("a.csv", "first,second,p\n", "; at least"),
+        ("a.csv", "first,second,odds\na,b,1\n", ": .*'p'; .* first, second, odds"),
+        ("a.jsonl", '{"first": 1, "second": 1, "p": 0}\n', ", row 1, column 'second': 1 "),
+        (
+            "a.jsonl",
+            '{"first": 1, "second": 2, "p": 0}\n\n{"first": 1, "second": 2, "note": 1}\n',
+            ", row 2 .line 3., column 'p': None ",
+        ),
+        ("a.jsonl", '{"model_a": "a", "model_b": "b", "winner": "q"}\n', ", row 1, column 'winner': 'q' "),
+    ],
+)
+def test_bad_files(tmp_path, name, text, place):
     (tmp_path / name).write_text(text)
-    with pytest.raises(ComparisonsError, match=message):
+    with pytest.raises(ComparisonsError, match=f"{name}{place}"):
         Comparisons.read(tmp_path / name)
 
 
-def test_bad_parquet(tmp_path: Path) -> None:
+def test_bad_parquet(tmp_path):
     pandas.DataFrame(GOOD | {"p": [0, 1, 1.5]}).to_parquet(tmp_path / "pairs.parquet")
-    with pytest.raises(ComparisonsError, match=f"pairs.parquet, row 3, column 'p': 1.5 {PROBABILITY}$"):
+    with pytest.raises(ComparisonsError, match=r"row 3, column 'p': 1\.5 "):
         Comparisons.read(tmp_path / "pairs.parquet")
 
 
-def test_a_key_that_is_not_needed_may_be_missing(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text(
-        '{"first": 1, "second": 2, "p": 0, "note": 1}\n{"first": 2, "second": 3, "p": 1}\n'
-    )
-    assert Comparisons.read(tmp_path / "a.jsonl").items.tolist() == [1, 2, 3]
-
-
-def merged_by_dictionary(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def merged_by_dictionary(rows):
     """`merge_orders` as its docstring says it, one pair at a time."""
-    pairs: dict[Any, list[tuple[Any, ...]]] = {}
+    pairs = {}
     for row in rows:
         pairs.setdefault((frozenset(row[:2]), *row[4:]), []).append(row)
     merged = []
@@ -510,7 +437,7 @@ JUDGED = st.lists(
 
 
 @given(rows=JUDGED, weighted=st.booleans(), contexts=st.booleans(), judges=st.booleans())
-def test_merging_agrees_with_a_dictionary(rows: list[Any], weighted: bool, contexts: bool, judges: bool) -> None:
+def test_merging_agrees_with_a_dictionary(rows, weighted, contexts, judges):
     columns = dict(zip(FULL, zip(*rows, strict=True), strict=True))
     kept = {"weight": weighted, "context": contexts, "judge": judges}
     merged = Comparisons.from_columns(**{name: column for name, column in columns.items() if kept.get(name, True)})
@@ -529,7 +456,7 @@ def test_merging_agrees_with_a_dictionary(rows: list[Any], weighted: bool, conte
 
 
 @given(rows=JUDGED)
-def test_the_merged_probability_of_a_pair_turned_round_is_the_rest(rows: list[Any]) -> None:
+def test_the_merged_probability_of_a_pair_turned_round_is_the_rest(rows):
     comparisons = Comparisons.from_columns(*zip(*rows, strict=True))
     turned = replace(comparisons, first=comparisons.second, second=comparisons.first, p=1 - comparisons.p)
     merged, other = comparisons.merge_orders(), turned.merge_orders()
@@ -538,20 +465,20 @@ def test_the_merged_probability_of_a_pair_turned_round_is_the_rest(rows: list[An
 
 
 @given(rows=JUDGED)
-def test_merging_twice_changes_nothing(rows: list[Any]) -> None:
+def test_merging_twice_changes_nothing(rows):
     once = Comparisons.from_columns(*zip(*rows, strict=True)).merge_orders()
     twice = once.merge_orders()
     assert plain(twice) | {"p": None} == plain(once) | {"p": None}
     np.testing.assert_allclose(twice.p, once.p, rtol=0, atol=1e-12)
 
 
-def test_merging_takes_the_bias_out() -> None:
+def test_merging_takes_the_bias_out():
     merged = Comparisons.from_rows([("a", "b", 0.9), ("b", "a", 0.7), ("c", "a", 0.2)]).merge_orders()
     np.testing.assert_allclose(merged.p, [0.6, 0.2])
     assert plain(merged) | {"p": None} == {"first": ["a", "c"], "second": ["b", "a"], "p": None, "weight": [2.0, 1.0]}
 
 
-def test_merging_with_more_pairs_and_contexts_than_an_integer_counts() -> None:
+def test_merging_with_more_pairs_and_contexts_than_an_integer_counts():
     many = np.broadcast_to(np.array(["x"], dtype=object), (2**32,))  # 2³² · 2³² contexts and judges: the pair overflows
     first, second = np.array([0, 1, 2, 1], dtype=np.int32), np.array([1, 2, 0, 0], dtype=np.int32)
     same, p = np.zeros(4, dtype=np.int32), np.array([0.5, 0.1, 0.2, 0.2])
@@ -560,13 +487,13 @@ def test_merging_with_more_pairs_and_contexts_than_an_integer_counts() -> None:
     np.testing.assert_allclose(merged.p, [0.65, 0.1, 0.2])
 
 
-def test_no_comparisons_merge_to_none() -> None:
+def test_no_comparisons_merge_to_none():
     comparisons = Comparisons.from_columns(**FULL)
     empty = {name: getattr(comparisons, name)[:0] for name in ("first", "second", "p", "weight", "context", "judge")}
     assert len(replace(comparisons, **empty).merge_orders()) == 0
 
 
-def test_decisions() -> None:
+def test_decisions():
     comparisons = Comparisons.from_matrix(
         [[NAN, np.nextafter(0.5, 0), 0.5 + 1e-9], [0.0, NAN, 1.0], [NAN, 0.5 - 1e-9, NAN]]
     )
@@ -589,12 +516,12 @@ SHEET = "first,second,winner\nana,bo,{}\nbo,cy,{}\ncy,ana,{}\n"
         ("ana", "second", "tie"),
     ],
 )
-def test_a_winner_is_called_by_its_place_its_letter_or_its_name(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_winner_is_called_by_its_place_its_letter_or_its_name(tmp_path, words):
     (tmp_path / "sheet.csv").write_text(SHEET.format(*words))
     assert Comparisons.read(tmp_path / "sheet.csv").p.tolist() == [1, 0, 0.5]
 
 
-def test_rows_without_a_winner_are_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_rows_without_a_winner_are_left_out_and_counted(tmp_path, caplog):
     (tmp_path / "sheet.csv").write_text(SHEET.format("A", "", "  ") + ",,\n,,\n")
     comparisons = Comparisons.read(tmp_path / "sheet.csv")
     assert plain(comparisons) == {"first": ["ana"], "second": ["bo"], "p": [1.0]}
@@ -605,28 +532,47 @@ def test_rows_without_a_winner_are_left_out_and_counted(tmp_path: Path, caplog: 
     assert len(Comparisons.from_frame(pandas.DataFrame(rows))) == 1
 
 
-def test_the_row_at_fault_keeps_its_line_where_others_are_left_out(tmp_path: Path) -> None:
+def test_the_row_at_fault_keeps_its_line_where_others_are_left_out(tmp_path):
     (tmp_path / "sheet.csv").write_text(SHEET.format("A", "", "neither"))
-    with pytest.raises(ComparisonsError, match=r"row 2 \(line 4\), column 'winner': 'neither' .*first, sec"):
+    with pytest.raises(ComparisonsError, match=r"row 2 \(line 4\), column 'winner': 'neither' "):
         Comparisons.read(tmp_path / "sheet.csv")
 
 
-def test_a_name_that_is_also_a_letter_is_told_by_the_other_rows() -> None:
+def test_a_name_that_is_also_a_letter_is_told_by_the_other_rows():
     named = [("a", "b", "a"), ("b", "a", "a"), ("b", "c", "c")]  # "c" is no letter of a place
     lettered = [("a", "b", "a"), ("b", "a", "a"), ("x", "y", "b")]  # "b" is no name there
-    unclear = [("a", "b", "a"), ("b", "a", "a")]
-    rows = [
-        [dict(zip(("first", "second", "winner"), row, strict=True)) for row in each]
-        for each in (named, lettered, unclear)
-    ]
-    assert Comparisons.from_rows(rows[0]).p.tolist() == [1, 0, 0]
-    assert Comparisons.from_rows(rows[1]).p.tolist() == [1, 1, 0]
+    assert won(named).p.tolist() == [1, 0, 0]
+    assert won(lettered).p.tolist() == [1, 1, 0]
     with pytest.raises(ComparisonsError, match="row 2, column 'winner': 'a' "):
-        Comparisons.from_rows(rows[2])
+        won(named[:2])
+
+
+def won(rows):
+    return Comparisons.from_rows([dict(zip(("first", "second", "winner"), row, strict=True)) for row in rows])
+
+
+@pytest.mark.parametrize(
+    ("rows", "p"),
+    [
+        ([("Ana", "bo", "ANA"), ("Ana", "bo", "Bo")], [1, 0]),
+        ([("ana", "Ana", "Ana"), ("ana", "Ana", "ana")], [0, 1]),
+        ([("7", "8", 8.0)], [0]),
+        ([(7, 8, 7.0), (8, 7, 7.0)], [1, 0]),
+        ([("A", "B", "A"), ("A", "B", "B")], [1, 0]),
+    ],
+)
+def test_a_winner_may_be_a_name_in_any_case(rows, p):
+    assert won(rows).p.tolist() == p
+
+
+@pytest.mark.parametrize("row", [("ana", "ANA", "Ana"), ("B", "A", "A")])
+def test_a_winner_that_is_unclear(row):
+    with pytest.raises(ComparisonsError, match=f"row 1, column 'winner': '{row[2]}' "):
+        won([row])
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
-def test_labels_that_look_like_formulas_come_back(tmp_path: Path, ending: str) -> None:
+def test_labels_that_look_like_formulas_come_back(tmp_path, ending):
     labels = ["=x", "'=x", "''=x", "-5", "+1 more", "@b", "\tq", "\nq", "'tis", "＝x", "-"]
     rows = [(label, "z", 0.7) for label in labels]
     Comparisons.from_rows(rows).write(tmp_path / f"pairs.{ending}")
@@ -637,7 +583,7 @@ def test_labels_that_look_like_formulas_come_back(tmp_path: Path, ending: str) -
         assert [cell for cell in cells if cell[0] in "=+-@\t\r\n＝"] == ["-5"]  # a number is no formula
 
 
-def test_a_run_folder_is_read_as_its_answers(tmp_path: Path) -> None:
+def test_a_run_folder_is_read_as_its_answers(tmp_path):
     store = Store(tmp_path / "run", {"judge": "x"})
     store.add(
         [
@@ -657,16 +603,16 @@ def test_a_run_folder_is_read_as_its_answers(tmp_path: Path) -> None:
         }
 
 
-def test_a_database_that_is_no_runs_is_answered_with_how_to_export(tmp_path: Path) -> None:
+def test_a_database_that_is_no_runs_is_answered_with_how_to_export(tmp_path):
     with closing(sqlite3.connect(tmp_path / "mine.db")) as connection:
         connection.execute("CREATE TABLE pairs (a, b)")
-    with pytest.raises(ComparisonsError, match=r"mine\.db .*export .* \.csv"):
-        Comparisons.read(tmp_path / "mine.db")
     (tmp_path / "text.db").write_text("not a database at all, but long enough to look like one" * 99)
-    with pytest.raises(ComparisonsError, match=r"text\.db cannot be read"):
-        Comparisons.read(tmp_path / "text.db")
-    with pytest.raises(ComparisonsError, match=r"none\.db cannot be read"):
-        Comparisons.read(tmp_path / "none.db")
     Store(tmp_path / "run", {}).close()
-    with pytest.raises(ComparisonsError, match="run holds no answers yet"):
-        Comparisons.read(tmp_path / "run")
+    for name, said in (
+        ("mine.db", r".*export .* \.csv"),
+        ("text.db", " cannot"),
+        ("none.db", " cannot"),
+        ("run", " .* yet"),
+    ):
+        with pytest.raises(ComparisonsError, match=f"{name}{said}"):
+            Comparisons.read(tmp_path / name)

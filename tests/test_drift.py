@@ -5,7 +5,6 @@ import json
 import logging
 import math
 import os
-from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from comparo import Comparisons, Judgement, Prompt, Question, RunError, StoreError, compare, rank, rejudge, write_report
+from comparo import Comparisons, Question, RunError, StoreError, compare, rank, rejudge, write_report
 from comparo.analysis.drift import LEANING, NEAR, NEARBY, ODD, TOLERANCE, Drift
 from comparo.log.database import open_database
 from comparo.run.check import UNFINISHED, check
@@ -38,10 +37,10 @@ class Server:
     ahead = 8
 
     @property
-    def chooses(self) -> bool:
+    def chooses(self):
         return self.now.chooses
 
-    def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
+    def judge(self, questions, prompt):
         for question in questions:
             self.asked.append(question)
             (answer,) = self.now.judge([question])
@@ -52,17 +51,17 @@ class Server:
 class Priced(Server):
     price = Price(1.0, 0.0)
 
-    def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
+    def judge(self, questions, prompt):
         yield from (replace(one, cost=0.01) for one in super().judge(questions, prompt))
 
 
-def age(run: Path) -> None:
+def age(run):
     """Let all answers of a run be of last year."""
     with closing(open_database(str(run / "judgements.db"))) as connection, connection:
         connection.execute("UPDATE judgements SET at = '2025-06-01T00:00:00.000+00:00'")
 
 
-def naive(old: np.ndarray, new: np.ndarray, f: np.ndarray) -> float:
+def naive(old, new, f):
     """The evidence, bettor by bettor."""
     total = weights = 0.0
     for theta in itertools.product(ODD, LEANING, LEANING, NEAR):
@@ -86,14 +85,14 @@ def naive(old: np.ndarray, new: np.ndarray, f: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("repeats", [1, 2])
-def test_evidence_is_that_of_the_bettors_one_by_one(repeats: int) -> None:
+def test_evidence_is_that_of_the_bettors_one_by_one(repeats):
     rng = np.random.default_rng(1)
     old, new, f = rng.normal(size=6), rng.normal(size=(6, repeats)), rng.uniform(-2, 2, size=6)
     old[0] = new[0, 0] = new[0, -1]  # no answer stands apart
     assert Drift(old, new, f, 0.3).evidence[-1] == pytest.approx(naive(old, new, f))
 
 
-def test_no_bettor_can_expect_to_win_if_labels_are_a_lottery() -> None:
+def test_no_bettor_can_expect_to_win_if_labels_are_a_lottery():
     rng = np.random.default_rng(2)
     values, f = rng.normal(size=(2, 3)), np.array([0.7, -1.2])
     found = []
@@ -104,14 +103,14 @@ def test_no_bettor_can_expect_to_win_if_labels_are_a_lottery() -> None:
     assert np.mean(found) == pytest.approx(1.0)
 
 
-def answers(rng: np.random.Generator, kind: str, n: int, repeats: int, **change: float) -> Drift:
+def answers(rng, kind, n, repeats, **change):
     """Old answers, and new ones by a judge with another bias, strength, noise or order."""
     scores = 1.5 * rng.normal(size=n)
     own = change.get("order", 0.0)
     other = math.sqrt(1 - own**2) * scores + own * 1.5 * rng.normal(size=n)
     now = change.get("strength", 1.0) * other + change.get("bias", 0.0)
 
-    def draw(mean: np.ndarray, noise: float) -> np.ndarray:
+    def draw(mean, noise):
         if kind == "hard":
             return np.where(rng.random(size=n) < expit(mean), 4.6, -4.6)
         drawn = mean + noise * rng.normal(size=n)
@@ -123,7 +122,7 @@ def answers(rng: np.random.Generator, kind: str, n: int, repeats: int, **change:
 
 
 @pytest.mark.parametrize(("kind", "repeats"), [("soft", 2), ("rounded", 2), ("hard", 1)])
-def test_false_alarms_are_at_most_one_in_twenty(kind: str, repeats: int) -> None:
+def test_false_alarms_are_at_most_one_in_twenty(kind, repeats):
     rng = np.random.default_rng(3)
     alarms = [answers(rng, kind, 40 // repeats, repeats).is_changed for _ in range(400)]
     assert np.mean(alarms) <= 0.05
@@ -133,14 +132,14 @@ def test_false_alarms_are_at_most_one_in_twenty(kind: str, repeats: int) -> None
     ("change", "named"),
     [({"bias": 1.0}, "position bias"), ({"strength": 0.3}, "sharpness"), ({"order": 0.9}, "order of texts")],
 )
-def test_a_change_is_found_and_named(change: dict[str, float], named: str) -> None:
+def test_a_change_is_found_and_named(change, named):
     rng = np.random.default_rng(4)
     found = [answers(rng, "soft", 20, 2, **change) for _ in range(40)]
     assert np.mean([one.is_changed for one in found]) >= 0.9
     assert np.mean([any(named in part for part in one.changes) for one in found]) >= 0.8
 
 
-def test_more_noise_is_named() -> None:
+def test_more_noise_is_named():
     rng = np.random.default_rng(5)
     found = [answers(rng, "soft", 40, 2, noise=2.0) for _ in range(20)]
     named = [one.changes for one in found if one.is_changed]
@@ -148,7 +147,7 @@ def test_more_noise_is_named() -> None:
     assert np.mean([any("noise" in part for part in parts) for parts in named]) >= 0.8
 
 
-def test_figures_are_those_that_were_planted() -> None:
+def test_figures_are_those_that_were_planted():
     rng = np.random.default_rng(6)
     found = answers(rng, "soft", 4000, 2, bias=0.5, strength=0.6)
     assert found.bias[0] == pytest.approx(0.5, abs=0.05)
@@ -156,7 +155,7 @@ def test_figures_are_those_that_were_planted() -> None:
     assert found.noise == pytest.approx(0.3, abs=0.02)
 
 
-def test_a_change_of_decisions_is_a_share_of_them() -> None:
+def test_a_change_of_decisions_is_a_share_of_them():
     old, new = np.repeat([4.6, -4.6], 100), np.repeat([4.6, 4.6, -4.6], [100, 30, 70])
     found = Drift(old, new[:, None], np.zeros(len(old)), leaning=1.0)
     assert found.bias[0] == pytest.approx(0.15)
@@ -164,7 +163,7 @@ def test_a_change_of_decisions_is_a_share_of_them() -> None:
     assert any("+15 percentage points" in part for part in found.changes)
 
 
-def test_a_check_finds_a_change_and_nothing_else(tmp_path: Path) -> None:
+def test_a_check_finds_a_change_and_nothing_else(tmp_path):
     judge = Server(Simulated())
     rank(TEXTS, "better", judge=judge, out=tmp_path / "run")
     before = len(judge.asked)
@@ -186,7 +185,7 @@ class Stopped(Server):
 
     most: int = 10**9
 
-    def judge(self, questions: Iterable[Question], prompt: Prompt) -> Iterator[Judgement]:
+    def judge(self, questions, prompt):
         for one in super().judge(questions, prompt):
             if len(self.asked) > self.most:
                 self.asked.pop()
@@ -194,7 +193,7 @@ class Stopped(Server):
             yield one
 
 
-def test_a_check_that_was_stopped_asks_only_what_is_missing(tmp_path: Path) -> None:
+def test_a_check_that_was_stopped_asks_only_what_is_missing(tmp_path):
     judge = Stopped(Simulated(noise=0.3))
     rank(TEXTS, "better", judge=judge, out=tmp_path / "run")
     files, before = sorted(path.name for path in (tmp_path / "run").iterdir()), len(judge.asked)
@@ -210,7 +209,7 @@ def test_a_check_that_was_stopped_asks_only_what_is_missing(tmp_path: Path) -> N
     assert len(judge.asked) - before == 80  # a check that has ended says nothing about the judge now
 
 
-def test_answers_of_a_check_that_was_stopped_hours_ago_do_not_count(tmp_path: Path) -> None:
+def test_answers_of_a_check_that_was_stopped_hours_ago_do_not_count(tmp_path):
     judge = Stopped(Simulated())
     rank(TEXTS, "better", judge=judge, out=tmp_path / "run")
     judge.most = len(judge.asked) + 13
@@ -222,7 +221,7 @@ def test_answers_of_a_check_that_was_stopped_hours_ago_do_not_count(tmp_path: Pa
     assert len(judge.asked) - before == 40
 
 
-def test_a_run_that_is_stopped_while_it_checks_asks_only_what_is_missing(tmp_path: Path) -> None:
+def test_a_run_that_is_stopped_while_it_checks_asks_only_what_is_missing(tmp_path):
     judge = Stopped(Simulated())
     rank(TEXTS, "better", judge=judge, budget=60, out=tmp_path / "run")
     age(tmp_path / "run")
@@ -235,7 +234,7 @@ def test_a_run_that_is_stopped_while_it_checks_asks_only_what_is_missing(tmp_pat
     assert not (tmp_path / "run" / UNFINISHED).exists()
 
 
-def test_questions_whose_answers_are_at_the_limit_are_seldom_asked_again(tmp_path: Path) -> None:
+def test_questions_whose_answers_are_at_the_limit_are_seldom_asked_again(tmp_path):
     """Most pairs of texts are so far apart that a bias does not show."""
     scores = {f"t{number}": number / 3 for number in range(40)}
     texts = {name: f"Story {name}." for name in scores}
@@ -246,7 +245,7 @@ def test_questions_whose_answers_are_at_the_limit_are_seldom_asked_again(tmp_pat
     assert all(found)
 
 
-def test_a_check_needs_the_judge_of_the_run_and_answers(tmp_path: Path) -> None:
+def test_a_check_needs_the_judge_of_the_run_and_answers(tmp_path):
     judge = Server(Simulated())
     rank(TEXTS, "better", judge=judge, out=tmp_path / "run")
     with pytest.raises(ValueError, match="simulated/soft"):
@@ -256,9 +255,7 @@ def test_a_check_needs_the_judge_of_the_run_and_answers(tmp_path: Path) -> None:
         check(tmp_path / "small", judge)
 
 
-def test_a_run_that_grows_gives_a_changed_judge_a_voice_of_its_own(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_run_that_grows_gives_a_changed_judge_a_voice_of_its_own(tmp_path, caplog):
     judge, folder = Server(Simulated(noise=0.2)), tmp_path / "run"
     first = {name: TEXTS[name] for name in list(TEXTS)[:12]}
     rank(first, "better", judge=judge, out=folder)
@@ -287,7 +284,7 @@ def test_a_run_that_grows_gives_a_changed_judge_a_voice_of_its_own(
 
 
 @pytest.mark.long
-def test_a_folder_of_a_changed_judge_is_judged_again_and_may_change_again(tmp_path: Path) -> None:
+def test_a_folder_of_a_changed_judge_is_judged_again_and_may_change_again(tmp_path):
     judge, folder = Server(Simulated(noise=0.2)), tmp_path / "run"
     rank({name: TEXTS[name] for name in list(TEXTS)[:12]}, "better", judge=judge, out=folder)
     age(folder)
@@ -301,7 +298,7 @@ def test_a_folder_of_a_changed_judge_is_judged_again_and_may_change_again(tmp_pa
     assert set(read_configuration(folder)["changed"]) == {"api/any until 2025-06-01", "api/any until 2025-06-01 (2)"}
 
 
-def test_a_judge_that_did_not_change_goes_on_as_one_voice(tmp_path: Path) -> None:
+def test_a_judge_that_did_not_change_goes_on_as_one_voice(tmp_path):
     judge, folder = Server(Simulated()), tmp_path / "run"
     rank({name: TEXTS[name] for name in list(TEXTS)[:12]}, "better", judge=judge, out=folder)
     age(folder)
@@ -319,7 +316,7 @@ def test_a_judge_that_did_not_change_goes_on_as_one_voice(tmp_path: Path) -> Non
     assert len(judge.asked) == before
 
 
-def test_what_a_check_costs_counts_in_dollars(tmp_path: Path) -> None:
+def test_what_a_check_costs_counts_in_dollars(tmp_path):
     judge, folder = Priced(Simulated()), tmp_path / "run"
     rank({name: TEXTS[name] for name in list(TEXTS)[:12]}, "better", judge=judge, out=folder)
     age(folder)
@@ -331,7 +328,7 @@ def test_what_a_check_costs_counts_in_dollars(tmp_path: Path) -> None:
     assert plan.base.loop.progress.cost == pytest.approx(0.50)
 
 
-def test_what_was_interrupted_a_moment_ago_and_what_cannot_change_is_not_checked(tmp_path: Path) -> None:
+def test_what_was_interrupted_a_moment_ago_and_what_cannot_change_is_not_checked(tmp_path):
     first = {name: TEXTS[name] for name in list(TEXTS)[:12]}
     rank(first, "better", judge=Server(Simulated()), out=tmp_path / "new")
     assert prepare_rank(TEXTS, "better", judge=Server(Simulated()), out=tmp_path / "new").base.check_calls == 0
@@ -341,7 +338,7 @@ def test_what_was_interrupted_a_moment_ago_and_what_cannot_change_is_not_checked
 
 
 @pytest.mark.long
-def test_one_of_several_judges_that_changed_is_two_voices(tmp_path: Path) -> None:
+def test_one_of_several_judges_that_changed_is_two_voices(tmp_path):
     @dataclass
     class Other(Server):
         name = "api/other"
@@ -356,8 +353,8 @@ def test_one_of_several_judges_that_changed_is_two_voices(tmp_path: Path) -> Non
     assert voices == {"api/any", "api/any until 2025-06-01", "api/other"}
 
 
-def test_compare_checks_before_it_goes_on(tmp_path: Path) -> None:
-    def side(name: str) -> dict[str, str]:
+def test_compare_checks_before_it_goes_on(tmp_path):
+    def side(name):
         return {f"q{number}": f"{name} answer {number}" for number in range(40)}
 
     judge, folder = Server(Simulated(noise=0.2)), tmp_path / "run"
@@ -379,8 +376,8 @@ def test_compare_checks_before_it_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("since", [0, 20])
-def test_compare_with_more_inputs_asks_a_changed_judge_again(tmp_path: Path, since: int) -> None:
-    def side(name: str, begin: int, end: int) -> dict[str, str]:
+def test_compare_with_more_inputs_asks_a_changed_judge_again(tmp_path, since):
+    def side(name, begin, end):
         return {f"q{number}": f"{name} answer {number}" for number in range(begin, end)}
 
     judge, folder = Server(Simulated(noise=0.2)), tmp_path / "run"
@@ -396,13 +393,13 @@ def test_compare_with_more_inputs_asks_a_changed_judge_again(tmp_path: Path, sin
     assert len(judge.asked) == before
 
 
-def test_a_comparison_without_an_answer_has_no_verdict() -> None:
+def test_a_comparison_without_an_answer_has_no_verdict():
     one, other = ({f"q{number}": f"{name} {number}" for number in range(4)} for name in "AB")
     with pytest.raises(RunError, match="budget"):
         compare(one, other, "better", judge=Priced(Simulated()), budget="$0.01")
 
 
-def test_a_comparison_that_is_sure_is_not_checked(tmp_path: Path) -> None:
+def test_a_comparison_that_is_sure_is_not_checked(tmp_path):
     quality = {name: float(name == "B") for name in "AB"}
     one, other = ({f"q{number}": f"{name} {number}" for number in range(60)} for name in "AB")
     judge, folder = Server(Simulated(scores=quality, noise=0.1, strength=3.0)), tmp_path / "run"
@@ -413,7 +410,7 @@ def test_a_comparison_that_is_sure_is_not_checked(tmp_path: Path) -> None:
     assert len(judge.asked) == before
 
 
-def test_the_command_checks_a_run_and_one_that_grows_asks_past_the_cache(run: Any, tmp_path: Path) -> None:
+def test_the_command_checks_a_run_and_one_that_grows_asks_past_the_cache(run, tmp_path):
     rows = [json.dumps({"id": f"item {number}", "text": f"Text number {number}."}) for number in range(14)]
     (tmp_path / "items.jsonl").write_text("\n".join(rows[:10]))
     (tmp_path / "more.jsonl").write_text("\n".join(rows))
@@ -451,14 +448,14 @@ def test_the_command_checks_a_run_and_one_that_grows_asks_past_the_cache(run: An
 PANEL = Path(__file__).parents[2] / "shared" / "data" / "panel"
 
 
-def recorded(name: str) -> Comparisons:
+def recorded(name):
     return Comparisons.read(PANEL / f"topicalchat.{name}.csv.gz")
 
 
 @pytest.mark.long
 @pytest.mark.recorded
 @pytest.mark.parametrize("other", ["qwen15-b", "qwen05-a"])
-def test_recorded_voices_are_told_apart_within_forty_calls(other: str) -> None:
+def test_recorded_voices_are_told_apart_within_forty_calls(other):
     from benchmarks.drift import splices
 
     old, new = recorded("naturalness.qwen15-a"), recorded(f"naturalness.{other}")

@@ -65,18 +65,9 @@ def test_annotations_of_alpaca_eval_soft_hard_tied_and_missing(write):
 
 
 def test_the_same_instruction_is_one_context_and_another_text_of_the_same_name_is_counted(write):
-    rows = [
-        annotation(1),
-        annotation(2, generator_2="other"),
-        annotation(2, output_1="No."),
-        annotation(1, generator_2="reference"),
-    ]
-    found = import_file(write(rows, "annotations.jsonl.gz"))
-    assert [row[:3] for row in rows_of(found)] == [
-        ("1", "reference", "mine"),
-        ("1", "reference", "other"),
-        ("1", "reference", "mine"),
-    ]
+    rows = [annotation(1), annotation(2, generator_2="other"), annotation(2, output_1="No.")]
+    found = import_file(write([*rows, annotation(1, generator_2="reference")], "annotations.jsonl.gz"))
+    assert [row[:3] for row in rows_of(found)] == [("1", "reference", name) for name in ("mine", "other", "mine")]
     assert {count: "itself" in why for why, count in found.left_out.items()} == {1: True, 2: False}
     assert found.items["id"] == ["reference", "mine", "other"]
     assert found.items["text"][0] == "Because."
@@ -108,12 +99,8 @@ def test_battles_of_chatbot_arena(write, tmp_path, name):
         pandas.DataFrame(rows).to_parquet(tmp_path / name)
     found = import_file(tmp_path / name if name.endswith("parquet") else write(rows, name))
     assert found.source == "arena"
-    assert rows_of(found) == [
-        ("q0", "koala", "vicuna", 1.0, "arena_user_7"),
-        ("q1", "koala", "vicuna", 0.0, "arena_user_7"),
-        ("q2", "koala", "vicuna", 0.5, "arena_user_7"),
-        ("q3", "koala", "vicuna", 0.5, "arena_user_7"),
-    ]
+    expected = [(f"q{number}", "koala", "vicuna", p, "arena_user_7") for number, p in enumerate((1, 0, 0.5, 0.5))]
+    assert rows_of(found) == expected
     assert found.left_out == {"without a winner": 1}
     items = Items.of(pandas.DataFrame(found.items))
     assert items.question("q1", "koala", "vicuna").first_text == "A short one."
@@ -181,14 +168,10 @@ def test_scores_of_promptfoo_are_comparisons_within_a_test_case(write):
     found = import_file(write(results(*entries)))
     assert found.source == "promptfoo"
     names = [f"openai:model-{column}" for column in range(3)]
-    assert rows_of(found) == [
-        ("1", names[0], names[1], 1.0, "score", pytest.approx(2 / 3)),
-        ("1", names[0], names[2], 1.0, "score", pytest.approx(2 / 3)),
-        ("1", names[1], names[2], 0.5, "score", pytest.approx(2 / 3)),
-    ]
-    assert [(count, "failed" in why, "single" in why) for why, count in found.left_out.items()] == [
-        (1, True, False), (1, False, True),
-    ]  # fmt: skip
+    weight = pytest.approx(2 / 3)
+    pairs = [(names[a], names[b], p, "score", weight) for a, b, p in ((0, 1, 1.0), (0, 2, 1.0), (1, 2, 0.5))]
+    assert rows_of(found) == [("1", *pair) for pair in pairs]
+    assert [count for why, count in found.left_out.items() if "failed" in why or "single" in why] == [1, 1]
     assert found.items["context"][0] == "Say topic 0"
     assert found.items["id"] == names
     lines = import_file(write(entries, "results.jsonl"))
@@ -199,21 +182,13 @@ def test_the_selected_output_beats_the_others_and_scores_are_not_used(write):
     """The losers of select-best have lost their scores too: promptfoo overwrites them."""
     contains = {"pass": True, "score": 1, "assertion": {"type": "contains", "value": "x"}}
     entries = [output(0, column, 0, components=[contains, best(column == 1)]) for column in range(3)]
-    alone = output(1, 0, 1)
-    alone["gradingResult"] = best(passed=True)
-    other = output(1, 1, 0)
-    other["gradingResult"] = best(passed=False)
-    entries += [
-        alone,
-        other,
-        output(2, 0, 0, components=[best(passed=False)]),
-        output(2, 1, 0, components=[best(passed=False)]),
-    ]
+    entries += [{**output(1, column, 1 - column), "gradingResult": best(column == 0)} for column in range(2)]
+    entries += [output(2, column, 0, components=[best(passed=False)]) for column in range(2)]
     found = import_file(write(results(*entries)))
+    said = "select-best · the funniest"
+    expected = (("1", 0, 1, 0.0), ("1", 1, 2, 1.0), ("2", 0, 1, 1.0))
     assert [row[:5] for row in rows_of(found)] == [
-        ("1", "openai:model-0", "openai:model-1", 0.0, "select-best · the funniest"),
-        ("1", "openai:model-1", "openai:model-2", 1.0, "select-best · the funniest"),
-        ("2", "openai:model-0", "openai:model-1", 1.0, "select-best · the funniest"),
+        (case, f"openai:model-{a}", f"openai:model-{b}", p, said) for case, a, b, p in expected
     ]
     assert [(count, "select-best" in why) for why, count in found.left_out.items()] == [(1, True)]
 
@@ -232,56 +207,47 @@ def test_outputs_are_named_after_prompts_where_there_are_several_and_after_colum
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("rows", "place"),
     [
         ([annotation(1), annotation("both")], "row 2, column 'preference': 'both' "),
         ([annotation(1), annotation(3)], "row 2, column 'preference': 3 "),
-        ([annotation(1, generator_2=None)], "row 1, column 'generator_2': there is no name"),
-        ([annotation(None)], "(1 without a preference)"),
+        ([annotation(1, generator_2=None)], "row 1, column 'generator_2': "),
+        ([annotation(None)], "(1 without"),
         ([battle("tie"), battle("nobody")], "row 2, column 'winner': 'nobody' "),
-        ([{"model_a": "x", "model_b": "y"}], "(1 without a winner)"),
-        ([battle("tie", model_a="")], "row 1, column 'model_a': there is no name"),
+        ([{"model_a": "x", "model_b": "y"}], "(1 without"),
+        ([battle("tie", model_a="")], "row 1, column 'model_a': "),
         ([battle("tie", conversation_a=["hello", "you"])], "row 1, column 'conversation_a': 'hello' "),
         (results(output(0, 0, 1), output(None, 1, 1)), "results, row 2, column 'testIdx': "),
-        (
-            results(output(0, 0, 1), {**output(0, 1, 1), "score": "1"}),
-            "results, row 2, column 'score': '1' is not a number",
-        ),
+        (results(output(0, 0, 1), {**output(0, 1, 1), "score": "1"}), "results, row 2, column 'score': '1' "),
         (results(output(0, 0, 1, provider={})), "results, row 1, column 'provider': "),
-        (results(7), "results, row 1: 7 is not an object"),
-        (
-            [{"first": "a", "second": "b", "p": 0.5}],
-            "file.json is of no known layout (promptfoo: prompt, promptIdx, provider",
-        ),
-        ({"hello": 1}, "file.json is of no known layout"),
+        (results(7), "results, row 1: 7 "),
+        ([{"first": "a", "second": "b", "p": 0.5}], "(promptfoo: prompt, promptIdx, provider"),
+        ({"hello": 1}, "; alpaca_eval: "),
     ],
 )
-def test_a_malformed_row_is_one_message_with_its_place(comparo, write, tmp_path, rows, message):
+def test_a_malformed_row_is_one_message_with_its_place(comparo, write, tmp_path, rows, place):
     write(rows)
     done = comparo("import", "file.json")
     assert done.returncode == 2
-    assert message in done.stderr
+    assert place in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["file.json"]
 
 
 def test_the_command_writes_files_that_fit_and_rank_read(comparo, write, tmp_path):
-    write(
-        [annotation(each, f"Question {number}") for number, each in enumerate((1, 2, 1.25, None))], "annotations.json"
-    )
+    rows = [annotation(each, f"Question {number}") for number, each in enumerate((1, 2, 1.25, None))]
+    write(rows, "annotations.json")
     done = comparo("import", "annotations.json")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "annotations-comparisons.csv\nannotations-items.jsonl\n"
-    assert re.match("alpaca_eval: 3 comparisons .*2 items .*3 contexts .*weighted_gpt4; ", done.stderr)
-    assert ": 1 without a preference\n" in done.stderr
+    assert re.match("alpaca_eval: 3 .*2 .*3 .*weighted_gpt4; .*: 1 without", done.stderr)
     assert Comparisons.read(tmp_path / "annotations-comparisons.csv").p.tolist() == [1, 0, 0.75]
     assert len(Items.of(tmp_path / "annotations-items.jsonl")) == 8
     fitted = comparo("fit", "annotations-comparisons.csv", "--leaderboard")
     assert fitted.returncode == 0, fitted.stderr
     refused = comparo("import", "annotations.json")
     assert refused.returncode == 2
-    assert "annotations-comparisons.csv " in refused.stderr
-    assert "--force" in refused.stderr
+    assert all(part in refused.stderr for part in ("annotations-comparisons.csv ", "--force"))
     assert comparo("import", "annotations.json", "--force").returncode == 0
     named = comparo("import", "annotations.json", "--out", "judged.parquet")
     assert named.stdout == "judged.parquet\njudged-items.jsonl\n"

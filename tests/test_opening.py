@@ -11,18 +11,15 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from comparo.data.documents import rows_of_workbook
-from comparo.data.formats import read_columns
-from comparo.data.opening import VARIABLE, most_bytes, unpacked
-from comparo.errors import ComparisonsError
+from comparo import ComparisonsError
+from inside import read_columns
 from workbooks import write_workbook
 
-GIB = 1 << 30
+GIB, VARIABLE = 1 << 30, "COMPARO_MOST_MB"
 READ = """
 import resource, sys
 from pathlib import Path
-from comparo.data.items import Items
-from comparo.errors import ComparisonsError
+from comparo import ComparisonsError, Items
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
 try:
     Items.of("-" if sys.argv[1] == "/dev/stdin" else sys.argv[1])
@@ -127,7 +124,7 @@ def test_a_file_that_would_fill_the_memory_is_refused_by_its_name(tmp_path, name
     write(tmp_path / name)
     said, taken = refused(tmp_path / name)
     assert said.startswith(str(tmp_path / name))
-    assert f"MB; split it, drop what is not needed, or set {VARIABLE}" in said or "device or a pipe" in said
+    assert VARIABLE in said or "a pipe" in said
     assert "not" not in said.partition(";")[0].removeprefix(str(tmp_path))  # neither a cut file nor the wrong format
     assert taken < GIB
 
@@ -144,20 +141,20 @@ def test_the_limit_can_be_raised_and_lowered(tmp_path, monkeypatch):
     path = tmp_path / "a.csv"
     path.write_text("first,second,p\n" + "a,b,1\n" * 500_000)
     monkeypatch.setenv(VARIABLE, "2")
-    with pytest.raises(ComparisonsError, match=rf"a\.csv .*more than 2 MB.*{VARIABLE}"):
+    with pytest.raises(ComparisonsError, match=rf"a\.csv .* 2 MB.*{VARIABLE}"):
         read_columns(path)
     monkeypatch.setenv(VARIABLE, "64")
     assert len(read_columns(path).columns["p"]) == 500_000
     monkeypatch.setenv(VARIABLE, "much")
     with pytest.raises(ComparisonsError, match=f"{VARIABLE}='much'"):
-        most_bytes()
+        read_columns(path)
 
 
 def test_cells_that_only_have_a_look_do_not_count(tmp_path):
     path = sheet(
         tmp_path / "a.xlsx", b'<row r="1048576"><c r="XFD1048576" s="0"/></row><row r="2"><c r="A2"><v>7</v></c></row>'
     )
-    assert rows_of_workbook(unpacked(path), "a.xlsx") == (["id"], [["7"]], [2])
+    assert read_columns(path).columns == {"id": ["7"]}
 
 
 @pytest.mark.parametrize("library", ["pyarrow", "polars"])
@@ -202,5 +199,5 @@ def test_a_doubled_column_of_parquet_is_no_damaged_file(tmp_path, monkeypatch, l
     monkeypatch.setattr("comparo.data.formats.installed", lambda *_: library)
     table = pyarrow.Table.from_arrays([pyarrow.array([1]), pyarrow.array([0])], names=["p", "p"])
     parquet.write_table(table, tmp_path / "a.parquet")
-    with pytest.raises(ComparisonsError, match=rf"a\.parquet .*{reason}.*a name of its own"):
+    with pytest.raises(ComparisonsError, match=rf"a\.parquet .*{reason}"):
         read_columns(tmp_path / "a.parquet")

@@ -15,10 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comparo import Comparisons, ComparisonsError, Items, fit
-from comparo.data.documents import CELL
-from comparo.data.sheets import read_several, sheet_columns, write_sheets
-from comparo.selection.sharing import share_out
-from inside import next_pairs
+from inside import CELL, next_pairs, read_several, share_out, sheet_columns, write_sheets
 from workbooks import cells, fill
 
 NAMES = [f"essay {number}" for number in range(12)]
@@ -27,6 +24,10 @@ NAMES = [f"essay {number}" for number in range(12)]
 @pytest.fixture
 def comparo(tmp_path, run):
     return lambda *arguments: run(tmp_path, arguments)
+
+
+def rows_of(done):
+    return list(csv.DictReader(io.StringIO(done.stdout)))
 
 
 @pytest.fixture
@@ -76,13 +77,15 @@ def test_what_was_handed_out_before_goes_to_others():
     before = Comparisons.from_columns(["b", "c"], ["a", "b"], [1, 0], judge=["ana", "ana"])
     shared = share_out(columns, ["ana", "bo"], twice=0, asked=before, seed=0)
     assert {frozenset(pair) for pair in zip(*shared["bo"].values(), strict=True)} >= {frozenset("ab"), frozenset("bc")}
-    with pytest.raises(ValueError, match="'a' and 'b', and ana"):
-        share_out(columns, ["ana"], asked=before)
-    with pytest.raises(ValueError, match=r"two judges .*'a' and 'b'"):
-        share_out({"first": ["a"], "second": ["b"]}, ["ana", "bo"], twice=1, asked=before)
-    for judges, twice, message in ((["ana", "ana"], 0.2, "once, not ana, ana"), ([], 0.2, "none"), (["a"], 2, "share")):
-        with pytest.raises(ValueError, match=message):
-            share_out(columns, judges, twice=twice)
+    for judges, twice, asked, said in (
+        (["ana"], 0.2, before, "'a' and 'b', and ana"),
+        (["ana", "bo"], 1, before, "two judges"),
+        (["ana", "ana"], 0.2, None, "ana, ana"),
+        ([], 0.2, None, "none"),
+        (["a"], 2, None, "share"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            share_out(columns, judges, twice=twice, asked=asked)
 
 
 def test_positions_are_balanced_for_each_judge():
@@ -99,7 +102,7 @@ def test_a_sheet_has_both_texts_and_no_cell_is_executed(comparo, essays, tmp_pat
     done = comparo("plan", "essays", "--next", 30, "--for", "ana, bo", "--sheet")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [f"sheets/{name}.{kind}" for name in ("ana", "bo") for kind in ("csv", "xlsx")]
-    assert re.search(r"ana 18, bo 18\..* column winner.* comparo fit sheets/\*\.xlsx", done.stderr)
+    assert re.search(r"ana 18, bo 18\..* winner.* sheets/\*\.xlsx", done.stderr)
     texts = {file.stem: file.read_text(encoding="utf-8") for file in essays.iterdir()}
     for name in ("ana", "bo"):
         book = tmp_path / "sheets" / f"{name}.xlsx"
@@ -113,13 +116,9 @@ def test_a_sheet_has_both_texts_and_no_cell_is_executed(comparo, essays, tmp_pat
         ]
         assert all(row["text A"].startswith("'=") for row in plain)
         xml = ZipFile(book).read("xl/worksheets/sheet1.xml").decode()
-        assert "<f>" not in xml
-        assert "hyperlink" not in xml
-        assert '<dataValidation type="list"' in xml
-        assert f'sqref="C2:C{len(rows) + 1}"' in xml
-        assert '<formula1>"A,B,equal"</formula1>' in xml
-        assert 'ySplit="1" topLeftCell="A2"' in xml
-        assert 'state="frozen"' in xml
+        assert not any(part in xml for part in ("<f>", "hyperlink"))
+        choice = ('<dataValidation type="list"', f'sqref="C2:C{len(rows) + 1}"', '<formula1>"A,B,equal"</formula1>')
+        assert all(part in xml for part in (*choice, 'ySplit="1" topLeftCell="A2"', 'state="frozen"'))
         assert 'wrapText="1"' in ZipFile(book).read("xl/styles.xml").decode()
 
 
@@ -134,14 +133,12 @@ def test_answers_are_never_overwritten(comparo, tmp_path, kind):
     filled = {path.name: path.read_bytes() for path in (tmp_path / "sheets").iterdir()}
     done = comparo(*order, "--seed", 2)
     assert done.returncode == 2
-    assert re.search(rf"sheets/bo\.{kind} .*\b1 answers .*--out", done.stderr)
-    assert len(done.stderr.splitlines()) == 1
+    assert re.fullmatch(rf".*sheets/bo\.{kind} .*\b1 answers .*--out.*\n", done.stderr)
     assert {path.name: path.read_bytes() for path in (tmp_path / "sheets").iterdir()} == filled
     assert comparo(*order, "--out", "later").stdout.startswith("later/ana.csv")
-    (tmp_path / "later" / "ana.csv").write_text("my,notes\n1,2\n")
-    assert re.search(r"later/ana\.csv .*no sheet", comparo(*order, "--out", "later").stderr)
-    (tmp_path / "later" / "ana.csv").write_bytes(b"\xff\xfe")
-    assert re.search(r"later/ana\.csv .*cannot be read", comparo(*order, "--out", "later").stderr)
+    for content, said in ((b"my,notes\n1,2\n", "no sheet"), (b"\xff\xfe", "cannot be read")):
+        (tmp_path / "later" / "ana.csv").write_bytes(content)
+        assert re.search(rf"later/ana\.csv .*{said}", comparo(*order, "--out", "later").stderr)
 
 
 def test_contexts_are_shown_and_named(tmp_path):
@@ -154,12 +151,8 @@ def test_contexts_are_shown_and_named(tmp_path):
     shared = share_out(next_pairs(items.names, 2, orders="one", seed=0), ["ana"], seed=0)
     columns = sheet_columns(shared["ana"], "ana", items)
     assert list(columns) == ["context_text", "text A", "text B", "winner", "first", "second", "context", "voter"]
-    assert all(
-        text.startswith(f"The text of {c}.")
-        for text, c in zip(columns["context_text"], columns["context"], strict=True)
-    )
-    short = Items.of([{**row, "context": row["context_id"]} for row in rows])
-    assert list(sheet_columns(shared["ana"], "ana", short))[:3] == ["context_text", "text A", "text B"]
+    shown = zip(columns["context_text"], columns["context"], strict=True)
+    assert all(text.startswith(f"The text of {c}.") for text, c in shown)
     paths = write_sheets(tmp_path, shared, items)
     fill(paths[1], lambda _: "A")
     assert set(Comparisons.read(paths[1]).contexts) == {"x", "y"}
@@ -170,7 +163,7 @@ def test_a_text_that_no_cell_holds_is_cut_and_says_so(tmp_path):
     paths = write_sheets(tmp_path, {"ana": {"first": ["long"], "second": ["short"]}}, items)
     text = cells(paths[1])[0]["text A"]
     assert len(text.encode("utf-16-le")) // 2 <= CELL
-    assert re.search(r"\[cut[^]]*\.csv[^]]*\]$", text)
+    assert re.search(r"\.csv[^]]*\]$", text)
     assert cells(paths[0])[0]["text A"] == "😀" * CELL
 
 
@@ -188,10 +181,9 @@ def test_texts_get_other_names_where_an_item_is_called_so(tmp_path):
 def test_judges_whose_names_make_no_file():
     items = Items.of({"a": "One.", "b": "Two."})
     pairs = {"first": ["a"], "second": ["b"]}
-    with pytest.raises(ComparisonsError, match="judges a/b, a b"):
-        write_sheets(Path("nowhere"), {"a/b": pairs, "a b": pairs}, items)
-    with pytest.raises(ComparisonsError, match=r"'\.\.'"):
-        write_sheets(Path("nowhere"), {"..": pairs}, items)
+    for names, said in ((["a/b", "a b"], "a/b, a b"), ([".."], r"'\.\.'")):
+        with pytest.raises(ComparisonsError, match=said):
+            write_sheets(Path("nowhere"), dict.fromkeys(names, pairs), items)
 
 
 # Reading
@@ -219,19 +211,16 @@ def test_sheets_come_back_filled_in(comparo, tmp_path):
     blank = [sum(not row["winner"].strip() for row in part) for part in (rows[:24], rows[24:])]
     done = comparo("fit", *sorted((tmp_path / "sheets").glob("*.xlsx")), "--format", "csv")
     assert done.returncode == 0, done.stderr
-    told = (
-        f"{blank[0]} of 24 in {tmp_path / 'sheets' / 'ana.xlsx'}, {blank[1]} of 24 in {tmp_path / 'sheets' / 'bo.xlsx'}"
-    )
-    assert re.search(rf"without a winner.*: {re.escape(told)}$", done.stderr, re.MULTILINE)
-    sheets = read_several([tmp_path / "sheets" / f"{name}.xlsx" for name in ("ana", "bo")])
+    files = [tmp_path / "sheets" / f"{name}.xlsx" for name in ("ana", "bo")]
+    assert ", ".join(f"{left} of 24 in {file}" for left, file in zip(blank, files, strict=True)) in done.stderr
+    sheets = read_several(files)
     assert fit(sheets).method == "mixed"
     assert fit(sheets).to_csv().splitlines() == done.stdout.splitlines()
     assert comparo("fit", "sheets", "--format", "csv").stdout == done.stdout
-    order = [row["item"] for row in csv.DictReader(io.StringIO(done.stdout))]
-    assert order[0] in NAMES[-3:]
-    assert order[-1] in NAMES[:3]
-    compared = sum(int(row["comparisons"]) for row in csv.DictReader(io.StringIO(done.stdout)))
-    assert compared == 2 * (48 - sum(blank))
+    found = rows_of(done)
+    assert found[0]["item"] in NAMES[-3:]
+    assert found[-1]["item"] in NAMES[:3]
+    assert sum(int(row["comparisons"]) for row in found) == 2 * (48 - sum(blank))
 
     both = sorted((tmp_path / "sheets").iterdir())  # the .csv files were never filled in
     again = comparo("fit", *both, "--format", "csv")
@@ -266,40 +255,13 @@ def test_ids_that_look_like_formulas_or_numbers_come_back(tmp_path):
 def test_an_excel_of_other_countries_saves_semicolons(comparo, tmp_path):
     (tmp_path / "a.csv").write_text("\ufefffirst;second;winner;judge\r\nü;b;A;ana\r\nb;c; ;ana\r\n", encoding="utf-8")
     (tmp_path / "b.csv").write_text("first\tsecond\twinner\tjudge\nü\tb\tb\tbo\n", encoding="utf-8")
-    read = read_several([tmp_path / "a.csv", tmp_path / "b.csv"]).to_columns()
-    assert (read["first"].tolist(), read["p"].tolist(), read["judge"].tolist()) == (["ü", "ü"], [1, 0], ["ana", "bo"])
+    for paths in ([tmp_path], [tmp_path / "a.csv", tmp_path / "b.csv"]):  # a folder is read as its files
+        read = read_several(paths).to_columns()
+        assert (read["first"].tolist(), read["p"].tolist()) == (["ü", "ü"], [1, 0])
+        assert read["judge"].tolist() == ["ana", "bo"]
     (tmp_path / "a.csv").write_bytes("first;second;winner\r\nü;b;A\r\n".encode("cp1252"))
     done = comparo("fit", "a.csv")
-    assert done.returncode == 2
-    assert "a.csv is not UTF-8 text" in done.stderr
-    assert "save it again as UTF-8" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("rows", "p"),
-    [
-        ([("Ana", "bo", "ANA"), ("Ana", "bo", "Bo")], [1, 0]),
-        ([("ana", "Ana", "Ana"), ("ana", "Ana", "ana")], [0, 1]),
-        ([("7", "8", 8.0)], [0]),
-        ([(7, 8, 7.0), (8, 7, 7.0)], [1, 0]),
-        ([("A", "B", "A"), ("A", "B", "B")], [1, 0]),
-    ],
-)
-def test_a_winner_may_be_a_name_in_any_case(rows, p):
-    made = [dict(zip(("first", "second", "winner"), row, strict=True)) for row in rows]
-    assert Comparisons.from_rows(made).p.tolist() == p
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([("ana", "ANA", "Ana")], "row 1, column 'winner': 'Ana' .*first, second, left, right, a, b, tie"),
-        ([("B", "A", "A")], "row 1, column 'winner': 'A' .*write first or"),
-    ],
-)
-def test_a_winner_that_is_unclear(rows, message):
-    with pytest.raises(ComparisonsError, match=message):
-        Comparisons.from_rows([dict(zip(("first", "second", "winner"), row, strict=True)) for row in rows])
+    assert (done.returncode, "a.csv is not UTF-8" in done.stderr) == (2, True)
 
 
 def written(folder, name, text):
@@ -314,34 +276,31 @@ def test_several_files_are_one(tmp_path, caplog):
     assert read.to_columns()["first"].tolist() == ["1", "1", "2"]
     assert (read.p.tolist(), read.weight.tolist()) == ([1, 0, 0.25], [1, 1, 2])
     [said] = caplog.messages
-    assert re.search(rf"without a winner.*: 1 of 3 in {re.escape(str(ana))}$", said)
+    assert said.endswith(f": 1 of 3 in {ana}")
     kept = read_several([ana], is_kept=True)
     assert np.isnan(kept.p).tolist() == [False, True, False]
     copy = written(tmp_path, "copy.csv", ana.read_text())
     assert read_several([ana, copy, bo]).p.tolist() == [1, 0, 0.25]
-    assert re.search("2 answers .*two files.* equal .*once", caplog.text)
+    assert re.search("2 answers .*equal", caplog.text)
     other = written(tmp_path, "other.csv", "first,second,winner,judge\n1,2,B,ana\n")
     assert read_several([ana, other]).p.tolist() == [1, 0, 0]  # the judge was of another mind
-    assert re.search("1 answers .*two files .*differ.* both .*name one", caplog.text)
+    assert re.search("1 answers .*differ", caplog.text)
+
+
+JUDGED, PLAIN = "first,second,p,judge\na,b,1,ana\n", "first,second,p\na,b,1\n"
 
 
 @pytest.mark.parametrize(
-    ("texts", "message"),
+    ("texts", "place"),
     [
-        (
-            ("first,second,p,judge\na,b,1,ana\n", "first,second,p\na,b,1\n"),
-            "1.csv has no column 'judge' and .*0.csv has",
-        ),
-        (("first,second,p,context\na,b,1,x\n", "first,second,p\na,b,1\n"), "1.csv has no column 'context' and .*0.csv"),
-        (
-            ("first,second,winner\na,b,\n", "first,second,winner\na,b,\n"),
-            "no row .*0.csv and 1 more .*winner",
-        ),
-        (("first,second,p\na,b,1\n", "first,second,p\na,b,7\n"), r"1.csv, row 1 \(line 2\), column 'p': 7.0 is not a"),
+        ((JUDGED, PLAIN), "1.csv .*'judge' and .*0.csv"),
+        ((JUDGED.replace("judge", "context"), PLAIN), "1.csv .*'context' and .*0.csv"),
+        (("first,second,winner\na,b,\n",) * 2, "0.csv and 1 more .*winner"),
+        ((PLAIN, "first,second,p\na,b,7\n"), r"1.csv, row 1 \(line 2\), column 'p': 7.0 "),
     ],
 )
-def test_files_that_do_not_go_together(tmp_path, texts, message):
-    with pytest.raises(ComparisonsError, match=message):
+def test_files_that_do_not_go_together(tmp_path, texts, place):
+    with pytest.raises(ComparisonsError, match=place):
         read_several([written(tmp_path, f"{number}.csv", text) for number, text in enumerate(texts)])
 
 
@@ -351,31 +310,29 @@ def test_files_that_do_not_go_together(tmp_path, texts, message):
 def test_pairs_for_judges_without_a_sheet(comparo, tmp_path):
     written(tmp_path, "items.jsonl", "".join(f'{{"id": {n}, "text": "Text {n}."}}\n' for n in range(6)))
     done = comparo("plan", "items.jsonl", "--next", 10, "--for", "ana,bo", "--twice", 0.5)
-    rows = list(csv.DictReader(io.StringIO(done.stdout)))
-    assert [row["voter"] for row in rows] == ["ana"] * 8 + ["bo"] * 7 or [row["voter"] for row in rows].count(
-        "ana"
-    ) == 7
-    assert len(rows) == 15
+    voters = [row["voter"] for row in rows_of(done)]
+    assert sorted(voters) == voters
+    assert sorted(map(voters.count, ("ana", "bo"))) == [7, 8]
+    assert len(voters) == 15
     answers = "first,second,winner,judge\n" + "".join(f"{a},{b},A,ana\n" for a, b in combinations(range(5), 2))
     written(tmp_path, "answers.csv", answers)  # text where the items have numbers
     done = comparo("plan", "items.jsonl", "--asked", "answers.csv", "--next", 5, "--for", "ana")
-    assert {row["first"] == "5" or row["second"] == "5" for row in csv.DictReader(io.StringIO(done.stdout))} == {True}
+    assert {"5" in (row["first"], row["second"]) for row in rows_of(done)} == {True}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "said"),
     [
-        (["--sheet"], "--sheet .*add --for ana,bo"),
-        (["--for", " , ", "--sheet"], "--sheet needs the names"),
-        (["--for", "ana", "--orders", "both"], "one order only.* --orders"),
-        (["--for", "ana,ana"], "once, not ana, ana"),
+        (["--sheet"], "--for ana,bo"),
+        (["--for", " , ", "--sheet"], "--sheet needs"),
+        (["--for", "ana", "--orders", "both"], "--orders"),
+        (["--for", "ana,ana"], "ana, ana"),
     ],
 )
 @pytest.mark.usefixtures("essays")
-def test_sheets_that_cannot_be_had(comparo, tmp_path, arguments, message):
+def test_sheets_that_cannot_be_had(comparo, tmp_path, arguments, said):
     done = comparo("plan", "essays", "--next", 4, *arguments)
-    assert done.returncode == 2
-    assert re.search(message, done.stderr)
+    assert (done.returncode, said in done.stderr) == (2, True)
     assert not (tmp_path / "sheets").exists()
 
 
@@ -385,23 +342,14 @@ def test_without_xlsxwriter_there_is_csv(comparo, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "xlsxwriter" else found(name))
     done = comparo("plan", "essays", "--next", 4, "--for", "ana", "--sheet")
     assert done.stdout == "sheets/ana.csv\n"
-    assert "[data]" in done.stderr
-    assert "comparo fit sheets/*.csv" in done.stderr
+    assert all(part in done.stderr for part in ("[data]", "sheets/*.csv"))
 
 
 def test_items_without_texts_have_sheets_of_names(comparo, tmp_path):
     written(tmp_path, "names.csv", "id\nana\nbo\ncy\n")
     done = comparo("plan", "names.csv", "--next", 2, "--for", "zoe", "--sheet")
-    assert "the items have no texts" in done.stderr
+    assert "no texts" in done.stderr
     assert list(cells(tmp_path / "sheets" / "zoe.xlsx")[0]) == ["first", "second", "winner", "voter"]
-
-
-def test_a_folder_of_sheets_is_read_as_its_files(tmp_path):
-    for judge, winner in (("ana", "A"), ("bo", "B")):
-        (tmp_path / f"{judge}.csv").write_text(f"winner,first,second,judge\n{winner},x,y,{judge}\n,y,z,{judge}\n")
-    found = read_several([tmp_path])
-    assert found.judges.tolist() == ["ana", "bo"]
-    assert found.p.tolist() == [1.0, 0.0]
 
 
 def test_the_name_of_a_column_does_not_choose_the_model(tmp_path, comparo):
@@ -425,5 +373,4 @@ def test_a_sheet_of_a_person_is_not_taken_for_the_judge(tmp_path, comparo):
         (tmp_path / f"{judge}.csv").write_text(f"winner,first,second,judge\nA,x,y,{judge}\nB,y,z,{judge}\n")
     done = comparo("agree", "ana.csv", "bo.csv", "cy.csv")
     assert done.returncode != 0
-    assert "ana.csv" in done.stderr
-    assert "--people" in done.stderr
+    assert all(part in done.stderr for part in ("ana.csv", "--people"))

@@ -1,7 +1,5 @@
 """Files that are whole come back as they were written; files that are not are refused by name."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import importlib.util
@@ -9,7 +7,6 @@ import io
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -21,28 +18,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comparo import ComparisonsError
-from inside import CHUNK, Table, csv_text, frame_from_columns, guarded, read_columns, unguarded, write_columns
+from inside import CHUNK, csv_text, frame_from_columns, guarded, read_columns, unguarded, write_columns
 from workbooks import write_workbook
 
 ENDINGS = [f".{kind}{gz}" for kind in ("csv", "jsonl", "parquet", "CSV", "Parquet") for gz in ("", ".gz", ".GZ")]
-COLUMNS: dict[str, Any] = {
+COLUMNS = {
     "first": ["ana", "bo, the 2nd", 'c"y\r\nd\re'],
     "p": np.array([0.1, 1 / 3, 1.0]),
     "rank": np.array([3, 1, 2]),
 }
 
 
-def plain(table: Table) -> dict[str, list[object]]:
+def plain(table):
     return {name: np.asarray(column, dtype=object).tolist() for name, column in table.columns.items()}
 
 
-def without_libraries(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
+def without_libraries(monkeypatch, *missing):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in missing else find(name))
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_what_is_written_is_read(tmp_path: Path, ending: str) -> None:
+def test_what_is_written_is_read(tmp_path, ending):
     write_columns(tmp_path / f"pairs{ending}", COLUMNS)
     expected = {name: list(column) for name, column in COLUMNS.items()}
     if "csv" in ending.lower():
@@ -54,14 +51,14 @@ def test_what_is_written_is_read(tmp_path: Path, ending: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
 @pytest.mark.parametrize("distinct", [700, 100_600])
-def test_many_rows(tmp_path: Path, ending: str, distinct: int) -> None:
+def test_many_rows(tmp_path, ending, distinct):
     labels = [f"item {k % distinct}" for k in range(distinct + 3 * CHUNK + 5)]
     write_columns(tmp_path / f"pairs{ending}", {"first": labels})
     assert plain(read_columns(tmp_path / f"pairs{ending}")) == {"first": labels}
 
 
 @pytest.mark.parametrize("ending", [".csv.gz", ".jsonl.gz", ".parquet.gz"])
-def test_the_same_columns_give_the_same_bytes(tmp_path: Path, ending: str) -> None:
+def test_the_same_columns_give_the_same_bytes(tmp_path, ending):
     for name in ("a", "b"):
         write_columns(tmp_path / f"{name}{ending}", COLUMNS)
     written = (tmp_path / f"a{ending}").read_bytes()
@@ -70,14 +67,14 @@ def test_the_same_columns_give_the_same_bytes(tmp_path: Path, ending: str) -> No
 
 
 @pytest.mark.parametrize("library", ["pyarrow", "polars"])
-def test_parquet_through_either_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str) -> None:
+def test_parquet_through_either_library(tmp_path, monkeypatch, library):
     write_columns(tmp_path / "a.parquet", COLUMNS)
     without_libraries(monkeypatch, *({"pyarrow", "polars"} - {library}))
     write_columns(tmp_path / "b.parquet", COLUMNS)
     assert plain(read_columns(tmp_path / "a.parquet")) == plain(read_columns(tmp_path / "b.parquet"))
 
 
-def test_parquet_without_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_without_a_library(tmp_path, monkeypatch):
     write_columns(tmp_path / "pairs.parquet", COLUMNS)
     without_libraries(monkeypatch, "pyarrow", "polars", "pandas")
     for action in (lambda: read_columns(tmp_path / "pairs.parquet"), lambda: write_columns(tmp_path / "b.parquet", {})):
@@ -87,7 +84,7 @@ def test_parquet_without_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
-def test_only_the_wanted_columns(tmp_path: Path, ending: str) -> None:
+def test_only_the_wanted_columns(tmp_path, ending):
     write_columns(tmp_path / f"pairs{ending}", COLUMNS)
     table = read_columns(tmp_path / f"pairs{ending}", wanted={"p", "weight"})
     assert list(table.columns) == ["p"]
@@ -97,7 +94,7 @@ def test_only_the_wanted_columns(tmp_path: Path, ending: str) -> None:
 @pytest.mark.parametrize("header", ["first{}p", '"first"{}"p"', "\ufefffirst{}p", " first {}p "])
 @pytest.mark.parametrize("delimiter", [",", "\t", ";"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_csv_dialects(tmp_path: Path, header: str, delimiter: str, end: str) -> None:
+def test_csv_dialects(tmp_path, header, delimiter, end):
     text = end.join([header.format(delimiter), delimiter.join(["ana", "0.5"]), "", delimiter.join(["bo", "1"]), ""])
     (tmp_path / "pairs.csv").write_bytes(text.encode())
     table = read_columns(tmp_path / "pairs.csv")
@@ -105,14 +102,14 @@ def test_csv_dialects(tmp_path: Path, header: str, delimiter: str, end: str) -> 
     assert table.place(1, "p").endswith("pairs.csv, row 2 (line 4), column 'p'")
 
 
-def test_spaces_after_the_commas_belong_to_the_labels_only_if_the_header_has_none(tmp_path: Path) -> None:
+def test_spaces_after_the_commas_belong_to_the_labels_only_if_the_header_has_none(tmp_path):
     (tmp_path / "spaced.csv").write_text("first, second\nana, bo\n")
     (tmp_path / "dense.csv").write_text("first,second\nana, bo\n")
     assert read_columns(tmp_path / "spaced.csv").columns["second"] == ["bo"]
     assert read_columns(tmp_path / "dense.csv").columns["second"] == [" bo"]
 
 
-def test_a_line_is_where_its_row_ends(tmp_path: Path) -> None:
+def test_a_line_is_where_its_row_ends(tmp_path):
     (tmp_path / "pairs.csv").write_text('first,p\n"an\na",0.5\nbo,1\n')
     (tmp_path / "pairs.jsonl").write_text('\ufeff{"p": 1}\n\n{"p": 2}\n', encoding="utf-8")
     for name, line in (("pairs.csv", 4), ("pairs.jsonl", 3)):
@@ -120,14 +117,14 @@ def test_a_line_is_where_its_row_ends(tmp_path: Path) -> None:
     assert read_columns(tmp_path / "pairs.jsonl").place(0).endswith("pairs.jsonl, row 1")
 
 
-def test_a_key_that_some_lines_lack_is_none_there(tmp_path: Path) -> None:
+def test_a_key_that_some_lines_lack_is_none_there(tmp_path):
     lines = ['{"a": 1}'] * CHUNK + ['{"b": 2, "a": null}']
     (tmp_path / "pairs.jsonl").write_text("\n".join(lines))
     columns = read_columns(tmp_path / "pairs.jsonl").columns
     assert columns == {"a": [1] * CHUNK + [None], "b": [None] * CHUNK + [2]}
 
 
-BROKEN: dict[str, tuple[str, bytes, str]] = {
+BROKEN = {
     "empty csv": ("a.csv", b"", "is empty"),
     "empty jsonl": ("a.jsonl", b"", "is empty"),
     "blank jsonl": ("a.jsonl", b"\n  \n", "is empty"),
@@ -169,13 +166,13 @@ BROKEN: dict[str, tuple[str, bytes, str]] = {
 
 
 @pytest.mark.parametrize(("name", "content", "place"), BROKEN.values(), ids=BROKEN)
-def test_broken_files(tmp_path: Path, name: str, content: bytes, place: str) -> None:
+def test_broken_files(tmp_path, name, content, place):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ComparisonsError, match=f"{re.escape(str(tmp_path / name))}.*{place}"):
         read_columns(tmp_path / name)
 
 
-def test_no_file_and_a_folder(tmp_path: Path) -> None:
+def test_no_file_and_a_folder(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(ComparisonsError, match=r"nowhere\.csv does not exist"):
         read_columns(tmp_path / "nowhere.csv")
@@ -186,10 +183,10 @@ def test_no_file_and_a_folder(tmp_path: Path) -> None:
         write_columns(tmp_path / "missing" / "a.csv", COLUMNS)
 
 
-def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("p\n1\n")
 
-    def refuse(*_: object) -> None:
+    def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)
@@ -208,9 +205,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("a.parquet", ["a", 1], ".jsonl"),
     ],
 )
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, name: str, labels: list[object], other: str
-) -> None:
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, name, labels, other):
     (tmp_path / name).write_bytes(b"old")
     with pytest.raises(ComparisonsError) as raised:
         write_columns(tmp_path / name, {"first": ["fine"] * CHUNK + labels})
@@ -222,10 +217,8 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_a_write_goes_through_a_temporary_file_in_the_same_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moves: list[tuple[Path, Path]] = []
+def test_a_write_goes_through_a_temporary_file_in_the_same_folder(tmp_path, monkeypatch):
+    moves = []
     monkeypatch.setattr(os, "replace", lambda source, target: moves.append((source, target)))
     write_columns(tmp_path / "a.csv", COLUMNS)
     ((source, target),) = moves
@@ -237,7 +230,7 @@ def test_a_write_goes_through_a_temporary_file_in_the_same_folder(
 @pytest.mark.parametrize(
     ("backend", "kind"), [("pandas", pandas.DataFrame), ("polars", polars.DataFrame), ("pyarrow", pyarrow.Table)]
 )
-def test_frames(monkeypatch: pytest.MonkeyPatch, backend: str, kind: Any) -> None:
+def test_frames(monkeypatch, backend, kind):
     frame = frame_from_columns(COLUMNS, backend)
     assert isinstance(frame, kind)
     assert nw.from_native(frame)["first"].to_list() == COLUMNS["first"]
@@ -248,7 +241,7 @@ def test_frames(monkeypatch: pytest.MonkeyPatch, backend: str, kind: Any) -> Non
         frame_from_columns(COLUMNS, backend)
 
 
-def test_frames_prefer_pandas_and_name_what_they_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_prefer_pandas_and_name_what_they_lack(monkeypatch):
     assert isinstance(frame_from_columns(COLUMNS), pandas.DataFrame)
     with pytest.raises(ValueError, match=r"'dask'.*pandas .*polars "):
         frame_from_columns(COLUMNS, "dask")
@@ -257,7 +250,7 @@ def test_frames_prefer_pandas_and_name_what_they_lack(monkeypatch: pytest.Monkey
         frame_from_columns(COLUMNS)
 
 
-def test_a_json_list_and_json_lines_under_one_ending(tmp_path: Path) -> None:
+def test_a_json_list_and_json_lines_under_one_ending(tmp_path):
     (tmp_path / "list.json").write_text('\ufeff [\n{"a": 1, "b": "x"},\n{"a": 2}]', encoding="utf-8")
     (tmp_path / "lines.json").write_text('{"a": 1, "b": "x"}\n{"a": 2}\n')
     for name in ("list.json", "lines.json"):
@@ -266,7 +259,7 @@ def test_a_json_list_and_json_lines_under_one_ending(tmp_path: Path) -> None:
         write_columns(tmp_path / "new.json", COLUMNS)
 
 
-def test_a_sheet_reads_as_the_csv_that_it_would_be_saved_as(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sheet_reads_as_the_csv_that_it_would_be_saved_as(tmp_path, caplog):
     rows = [[None], ["first", " p ", None, "note"], ["ana & co", 0.7, "unnamed", None], [None, "  "], [7, 1, None, "x"]]
     path = write_workbook(tmp_path / "pairs.xlsx", Pairs=rows)
     table = read_columns(path, wanted=["first", "p"])
@@ -282,14 +275,14 @@ def test_a_sheet_reads_as_the_csv_that_it_would_be_saved_as(tmp_path: Path, capl
         read_columns(write_workbook(path, Empty=[[None]]))
 
 
-def test_a_sheet_without_its_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sheet_without_its_library(tmp_path, monkeypatch):
     path = write_workbook(tmp_path / "pairs.xlsx", Pairs=[["first"], ["ana"]])
     without_libraries(monkeypatch, "python_calamine")
     with pytest.raises(ComparisonsError, match=r"python-calamine.*\[data\].*\.csv"):
         read_columns(path)
 
 
-def test_no_cell_of_csv_is_a_formula_and_numbers_stay_numbers(tmp_path: Path) -> None:
+def test_no_cell_of_csv_is_a_formula_and_numbers_stay_numbers(tmp_path):
     labels = ["=1+1", "+x", "-x", "@x", "\tx", "\rx", "\nx", "'=x", "＠x", "-5", "+1.5e3", "-.5", "x=1", "'x", "-", ""]
     text = csv_text({"item": labels, "score": np.full(len(labels), -1.5)})
     rows = list(csv.reader(io.StringIO(text, newline="")))[1:]
@@ -304,5 +297,5 @@ def test_no_cell_of_csv_is_a_formula_and_numbers_stay_numbers(tmp_path: Path) ->
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")))
-def test_what_is_guarded_comes_back(label: str) -> None:
+def test_what_is_guarded_comes_back(label):
     assert unguarded(guarded(label)) == label

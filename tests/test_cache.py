@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from contextlib import closing, suppress
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +19,27 @@ import pytest
 
 from comparo import Judgement, Question, StoreError, load_judge, rank, rejudge
 from comparo.judges import Probe
-from comparo.judges.chat import digest_of
-from comparo.log.cache import LONGEST_CLAIM, SCHEMA, Cache, clear, contents
-from comparo.log.database import open_database
-from comparo.log.repair import PAGE, repair_cache
-from comparo.run.cached_judge import CachedJudge, head_of, key_of_answer, remembering
-from comparo.run.voices import Voice
-from comparo.run.worker import Asking, answers_to
-from inside import DEFAULT_WORDING, criterion_prompt, read_judgements
+from inside import (
+    CACHE_SCHEMA,
+    DEFAULT_WORDING,
+    LONGEST_CLAIM,
+    PAGE,
+    Asking,
+    Cache,
+    CachedJudge,
+    Voice,
+    answers_to,
+    clear,
+    contents,
+    criterion_prompt,
+    digest_of,
+    head_of,
+    key_of_answer,
+    open_database,
+    read_judgements,
+    remembering,
+    repair_cache,
+)
 from processes import Forked
 from run_faults import DAMAGES, run_with_damaged_caches
 from servers import Api, prefers, refusal, words
@@ -39,9 +53,12 @@ PROMPT = criterion_prompt("better", wording=DEFAULT_WORDING)
 
 @pytest.fixture
 def folder(tmp_path):
-    rows = [{"id": f"item {k}", "text": f"Text number {k}. A quarter."} for k in range(12)]
-    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    write_items(tmp_path / "items.jsonl", {f"item {k}": f"Text number {k}. A quarter." for k in range(12)})
     return tmp_path
+
+
+def write_items(path, texts):
+    path.write_text("".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items()))
 
 
 def ask(api, *more, criterion="better"):
@@ -54,8 +71,10 @@ def prompts(api):
     return [request.body["messages"][0]["content"] for request in api.asked if "messages" in request.body]
 
 
-def asked_once(api):
-    return len(set(prompts(api))) == len(prompts(api))
+def rows(path, *statements):
+    """Change or read the rows of a database, but not their checksums."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        return [connection.execute(statement).fetchall() for statement in statements][-1]
 
 
 @pytest.mark.long
@@ -69,7 +88,7 @@ def test_nothing_is_asked_twice_whatever_the_seed_the_budget_the_choice_of_pairs
             done = run(folder, ask(api, "--budget", "4n", *more))
             assert done.returncode == 0, done.stderr
             assert "answers came from the cache" in done.stderr
-        assert asked_once(api)
+        assert len(set(prompts(api))) == len(prompts(api))
         run(folder, ask(api, "--budget", "100%"))
         assert len(prompts(api)) == 132
         again = run(folder, ask(api, "--budget", "4n", "--out", "second"))
@@ -139,9 +158,9 @@ def test_every_command_that_asks_a_judge_uses_the_cache(run, folder):
         assert re.search("2 of 2 answers .*cache", judged.stderr)
         found = run(folder, ["audition", "items.jsonl", "--criterion", "better", *judge, "--format", "json"])
         assert json.loads(found.stdout)["cached"] == 40
-        for number, rows in enumerate(([0, 1, 2], [5, 6, 7])):
-            texts = [{"id": f"q{k}", "text": f"Text number {k + row}. A quarter."} for k, row in enumerate(rows)]
-            (folder / f"{number}.jsonl").write_text("\n".join(map(json.dumps, texts)))
+        for number, start in enumerate((0, 5)):
+            texts = {f"q{k}": f"Text number {start + 2 * k}. A quarter." for k in range(3)}
+            write_items(folder / f"{number}.jsonl", texts)
         duel = run(folder, ["compare", "0.jsonl", "1.jsonl", "--criterion", "better", *judge, "--format", "json"])
         assert json.loads(duel.stdout)["cached"] == 6
         assert len(prompts(api)) == 132
@@ -171,9 +190,8 @@ def test_equal_texts_get_answers_of_their_own_which_a_later_run_gets_too(tmp_pat
         # A voice twice in a run is asked twice, and a run that is continued knows which answers it has had.
         rank(texts, "better", **ask | {"judge": [ask["judge"]] * 2, "budget": "200%"}, cache=tmp_path / "cache")
         assert len(prompts(api)) == 12
-        with sqlite3.connect(tmp_path / "second" / "judgements.db") as connection:
-            connection.execute("DELETE FROM judgements WHERE first = '\"b\"' AND second = '\"c\"'")
-        connection.close()
+        lost = """DELETE FROM judgements WHERE first = '"b"' AND second = '"c"'"""
+        rows(tmp_path / "second" / "judgements.db", lost)
         clear(tmp_path / "cache")
         rank(texts, "better", **ask, cache=tmp_path / "cache", out=tmp_path / "second")
         rank(texts, "better", **ask, cache=tmp_path / "cache", out=tmp_path / "second")
@@ -182,7 +200,7 @@ def test_equal_texts_get_answers_of_their_own_which_a_later_run_gets_too(tmp_pat
 
 def test_python_has_the_cache_by_the_rule_of_the_command_line(run, folder):
     texts = {name: f"Text number {k}. A quarter." for k, name in enumerate("abc")}
-    (folder / "texts.jsonl").write_text("".join(json.dumps({"id": key, "text": texts[key]}) + "\n" for key in texts))
+    write_items(folder / "texts.jsonl", texts)
     with Api(SERVER) as api:
         name, given = f"openai/any; base_url={api.url}, retries=0", {"budget": "100%", "kind": "Text"}
         flags = ["--criterion", "better", "--judge", name, "--budget", "100%", "--out", "run"]
@@ -301,8 +319,7 @@ def test_four_processes_that_share_a_cache_ask_every_question_once(folder):
 
 
 def open_claims(path):
-    with closing(sqlite3.connect(path)) as connection:
-        return connection.execute("SELECT key, pid FROM claims").fetchall()
+    return rows(path, "SELECT key, pid FROM claims")
 
 
 def test_what_a_process_that_is_killed_was_asking_another_one_asks(folder):
@@ -368,10 +385,8 @@ class Stuck:
 
 
 def test_a_cache_from_before_claims_has_them(tmp_path):
-    path = tmp_path / "cache.sqlite"
-    filled(path, 3)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DROP TABLE claims")
+    path = filled(tmp_path / "cache.sqlite", 3).path
+    rows(path, "DROP TABLE claims")
     cache = Cache(path)
     assert cache.claim(b"key")
     assert contents(path)[0].answers == 3
@@ -391,10 +406,8 @@ def test_a_kill_in_the_middle_of_writing_loses_calls_in_flight_and_nothing_else(
             assert process.poll() is None, "the run ended before it could be killed"
             process.send_signal(signal.SIGKILL)
             process.communicate()
-            with sqlite3.connect(folder / CACHE) as connection:
-                assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-                (kept,) = connection.execute("SELECT count(*) FROM answers").fetchone()
-            connection.close()
+            assert rows(folder / CACHE, "PRAGMA integrity_check") == [("ok",)]
+            ((kept,),) = rows(folder / CACHE, "SELECT count(*) FROM answers")
             # What the run has stored is in the cache, and of what was asked all but the calls in flight.
             assert kept >= sum(not one.cached for one in read_judgements(folder / f"run{kill}"))
             assert kept >= len(prompts(api)) - (kill + 1) * at_once
@@ -419,9 +432,8 @@ def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_
         monkeypatch.setattr("comparo.log.database.BUSY", 0.01)
         cache = Cache(folder / CACHE)
         cache.begin()
-        rows = range(12)
-        texts = [f"Text number {k}. A quarter." for k in rows]
-        pairs = [Question(i, j, None, texts[i], texts[j]) for i in rows for j in rows if i != j]
+        texts = [f"Text number {k}. A quarter." for k in range(12)]
+        pairs = [Question(i, j, None, texts[i], texts[j]) for i, j in permutations(range(12), 2)]
         answers = list(answers_to(pairs, Voice(None, CachedJudge(judge, cache), PROMPT)))
         other.execute("ROLLBACK")
         other.close()
@@ -431,8 +443,8 @@ def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_
 
 
 FULL = (
-    "import resource, logging; from comparo.log.cache import Cache; from comparo.judges import Judgement; "
-    "from comparo.data.prompts import Question; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)); "
+    "import resource, logging; from comparo.log.cache import Cache; from comparo import Judgement, Question; "
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)); "
     "logging.basicConfig(format='%(message)s'); cache = Cache('cache.sqlite'); cache.begin(); "
     "[cache.add(bytes([k % 256, k // 256]), 'test', Judgement(Question('a', 'b'), p=0.5)) for k in range(3000)]; "
     "cache.begin(); print(cache.find(bytes(2), Question('a', 'b')).p)"
@@ -453,20 +465,18 @@ def test_a_damaged_cache_and_a_file_of_something_else_are_refused_before_anythin
     with Api(SERVER) as api:
         done = run(folder, ask(api, "--cache", "notes.txt"))
         assert done.returncode == 1
-        assert "the cache notes.txt is damaged" in done.stderr
-        assert "--cache off" in done.stderr
+        assert all(part in done.stderr for part in ("cache notes.txt is damaged", "--cache off"))
         run(folder, ask(api, "--budget", "4n", "--out", "run", "--cache", "off"))
         asked = len(prompts(api))
         done = run(folder, ask(api, "--cache", "run/judgements.db"))
-        assert "run/judgements.db is a database of" in done.stderr
+        assert "run/judgements.db" in done.stderr
         run(folder, ask(api, "--budget", "4n", "--cache", "kept"))
-        data = bytearray((folder / "kept").read_bytes())
-        data[100:4096] = bytes([7]) * 3996
-        (folder / "kept").write_bytes(data)
+        data = (folder / "kept").read_bytes()
+        (folder / "kept").write_bytes(data[:100] + bytes([7]) * 3996 + data[PAGE:])
         assert "damaged" in run(folder, ask(api, "--cache", "kept", "--budget", "5n")).stderr
         assert len(prompts(api)) == asked + 48
     assert len(read_judgements(folder / "run")) == 48
-    with pytest.raises(StoreError, match="there is no cache"):
+    with pytest.raises(StoreError, match="no cache"):
         contents(folder / "nowhere")
 
 
@@ -481,16 +491,19 @@ WRONG = {
 def test_a_damaged_row_of_the_cache_is_none_and_one_that_is_sound_beside_it_is_found(tmp_path, caplog):
     cache, shown = Cache(tmp_path / "cache"), Question("a", "b")
     cache.begin()
-    rows = [(name, value) for name, values in WRONG.items() for value in values]
-    for number, _ in enumerate(rows):
+    wrong = [(name, value) for name, values in WRONG.items() for value in values]
+    for number, _ in enumerate(wrong):
         cache.add(bytes([number]), "test", Judgement(shown, **ROW))
     cache.close()
-    with closing(open_database(str(tmp_path / "cache"), SCHEMA)) as connection, connection:  # with their checksums
-        for number, (name, value) in enumerate(rows):
+    with (
+        closing(open_database(str(tmp_path / "cache"), CACHE_SCHEMA)) as connection,
+        connection,
+    ):  # with their checksums
+        for number, (name, value) in enumerate(wrong):
             with suppress(sqlite3.IntegrityError):  # NULL where there must be a value
                 connection.execute(f"UPDATE answers SET {name} = ? WHERE key = ?", (value, bytes([number])))
     cache.begin()
-    accepted = [rows[number] for number in range(len(rows)) if cache.find(bytes([number]), shown) is not None]
+    accepted = [each for number, each in enumerate(wrong) if cache.find(bytes([number]), shown) is not None]
     assert accepted == [("reply", 7), ("tokens_out", None)]  # SQLite stores 7 as text, and no NULL
     assert [str(cache.path) in record.getMessage() for record in caplog.records] == [True]
     cache.add(bytes(1), "test", Judgement(shown, **ROW | {"p": 0.25}))
@@ -512,62 +525,54 @@ def filled(path, rows=120):
     return cache
 
 
-def wrong(path, rows=120):
-    """The keys whose answer in a damaged cache is another than the one that was stored."""
-    cache, found = Cache(path), []
+def answers_in(path):
+    """The number of answers, and the keys whose answer in a cache is another than the one that was stored."""
+    cache, found, wrong = Cache(path), 0, []
     with suppress(StoreError):
         cache.begin()
-        for number in range(rows):
-            answer = cache.find(bytes([number]), Question("a", "b"))
-            if answer is not None and answer.p != (number + 1) / 500:
-                found.append(number)
-        if (probe := cache.found(b"probe")) is not None and probe.found != {"most": 20}:
-            found.append("probe")
+        for number in range(200):
+            if (answer := cache.find(bytes([number]), Question("a", "b"))) is not None:
+                found += 1
+                wrong += [number] if answer.p != (number + 1) / 500 else []
+        if (probe := cache.found(b"probe")) is not None:
+            wrong += ["probe"] if probe.found != {"most": 20} else []
+        found += probe is not None
     cache.close()
-    return found
+    return found, wrong
 
 
 def test_a_cache_that_is_cut_anywhere_or_has_a_flipped_bit_gives_no_false_answer(tmp_path, monkeypatch):
     monkeypatch.setattr("comparo.log.cache.BUSY", 0.0)
     path = filled(tmp_path / "cache").path
     sound = path.read_bytes()
-    assert wrong(path) == []
+    assert answers_in(path) == (121, [])
     rng = np.random.default_rng(0)
-    for size in range(4096, len(sound), 509):
+    for size in range(PAGE, len(sound), 509):
         path.write_bytes(sound[:size])
-        assert wrong(path) == [], size
-    for place in rng.integers(4096, len(sound), 60).tolist():
+        assert answers_in(path)[1] == [], size
+    for place in rng.integers(PAGE, len(sound), 60).tolist():
         path.write_bytes(sound[:place] + bytes([sound[place] ^ 1 << place % 8]) + sound[place + 1 :])
-        assert wrong(path) == [], place
+        assert answers_in(path)[1] == [], place
 
 
 def test_a_valid_value_that_nobody_stored_is_no_answer_of_a_cache(tmp_path):
     path = filled(tmp_path / "cache").path
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE answers SET p = 0.5 WHERE number < 9")
-        connection.execute("""UPDATE probes SET found = '{"most": 5}'""")
-    cache = Cache(path)
-    cache.begin()
-    answers = [cache.find(bytes([number]), Question("a", "b")) for number in range(120)]
-    assert [number for number, answer in enumerate(answers) if answer is None] == [*range(8)]
-    assert cache.found(b"probe") is None
-    cache.close()
+    rows(path, "UPDATE answers SET p = 0.5 WHERE number < 9", """UPDATE probes SET found = '{"most": 5}'""")
+    assert answers_in(path) == (112, [])
+
+
+def make_old(path):
+    """Make a cache one of the version before, whose rows have no checksums."""
+    dropped = (f"ALTER TABLE {table} DROP COLUMN checksum" for table in ("answers", "probes"))
+    rows(path, *dropped, "PRAGMA user_version = 3")
 
 
 def test_a_cache_from_before_checksums_keeps_its_answers_and_gets_them(tmp_path):
     path = filled(tmp_path / "cache").path
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for table in ("answers", "probes"):
-            connection.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
-        connection.execute("PRAGMA user_version = 3")
-    cache = Cache(path)
-    cache.begin()
-    assert all(cache.find(bytes([number]), Question("a", "b")) for number in range(120))
-    assert cache.found(b"probe").found == {"most": 20}
-    cache.close()
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE answers SET p = 0.5 WHERE number = 1")
-    assert wrong(path) == []
+    make_old(path)
+    assert answers_in(path) == (121, [])
+    rows(path, "UPDATE answers SET p = 0.5 WHERE number = 1")
+    assert answers_in(path) == (120, [])
 
 
 def zeroed(path, page):
@@ -580,29 +585,21 @@ def zeroed(path, page):
 def test_a_cache_without_its_first_page_is_repaired_without_loss(run, tmp_path, is_old):
     path = filled(tmp_path / "cache").path
     if is_old:
-        with closing(sqlite3.connect(path)) as connection, connection:
-            for table in ("answers", "probes"):
-                connection.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
-            connection.execute("PRAGMA user_version = 3")
+        make_old(path)
     zeroed(path, 0)
     with pytest.raises(StoreError, match=f"comparo runs --cached --repair {path}"):
         Cache(path).begin()
     done = run(tmp_path, ["runs", "--cached", "--repair", "cache"])
-    assert (done.returncode, done.stdout) == (0, "120 answers are kept. The damaged cache is cache.damaged\n")
-    cache = Cache(path)
-    cache.begin()
-    assert all(cache.find(bytes([number]), Question("a", "b")) for number in range(120))
-    assert cache.found(b"probe").found == {"most": 20}
-    cache.close()
-    assert wrong(path) == []
+    assert done.returncode == 0
+    assert all(part in done.stdout for part in ("120 answers", "cache.damaged"))
+    assert answers_in(path) == (121, [])
     assert path.stat().st_mode & 0o077 == 0
 
 
 def test_a_repaired_cache_has_what_can_be_read_and_no_false_answer(tmp_path):
     path = filled(tmp_path / "cache", 200).path
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE answers SET judge = 'other' WHERE number <= 40")
-        connection.execute("UPDATE answers SET p = 0.5 WHERE number = 150")
+    other = "UPDATE answers SET judge = 'other' WHERE number <= 40"
+    rows(path, other, "UPDATE answers SET p = 0.5 WHERE number = 150")
     assert clear(path, "other") == 40  # which moves the tables within the file
     data = path.read_bytes()
     pages = [page for page in range(len(data) // PAGE) if data[page * PAGE :][:PAGE].count(b"test") > 5]
@@ -612,17 +609,17 @@ def test_a_repaired_cache_has_what_can_be_read_and_no_false_answer(tmp_path):
     kept = repair_cache(path).kept
     assert 60 < kept < 159
     assert [one.answers for one in contents(path)] == [kept]
-    assert wrong(path, 200) == []
+    assert answers_in(path)[1] == []
 
 
 def test_a_cache_of_which_nothing_is_left_stays_as_it_is(tmp_path):
     path = tmp_path / "cache"
     path.write_bytes(b"These are notes. " * 999)
-    with pytest.raises(StoreError, match="nothing can be read"):
+    with pytest.raises(StoreError, match="nothing can"):
         repair_cache(path)
     assert [one.name for one in tmp_path.iterdir()] == ["cache"]
     assert path.read_bytes() == b"These are notes. " * 999
-    with pytest.raises(StoreError, match="there is no cache"):
+    with pytest.raises(StoreError, match="no cache"):
         repair_cache(tmp_path / "nowhere")
 
 

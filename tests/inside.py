@@ -14,10 +14,9 @@ from comparo.judges.chat import Chat, digest_of
 from comparo.judges.labels import TextSpellings, label_probability
 from comparo.judges.prices import Price
 from comparo.judges.simulated import Simulated
-from comparo.log.cache import LONGEST_CLAIM, Cache, clear, contents
 from comparo.log.cache import SCHEMA as CACHE_SCHEMA
 from comparo.log.database import open_database
-from comparo.log.folders import list_runs
+from comparo.log.folders import choose_folder, list_runs
 from comparo.log.repair import PAGE, repair, repair_cache
 from comparo.log.store import Store, count_judgements, read_configuration, read_judgements, stored_items
 from comparo.methods import METHODS, quiet_fit
@@ -40,10 +39,14 @@ from comparo.report.record import read_record
 from comparo.run.budget import Budget
 from comparo.run.cached_judge import CachedJudge, head_of, key_of_answer, remembering
 from comparo.run.fit_policy import Fitting
+from comparo.run.linking import read_past
 from comparo.run.loop import Run
 from comparo.run.plan import prepare
 from comparo.run.rank import prepare_rank
+from comparo.run.resume import Change, merged
+from comparo.run.rounds import Rounds
 from comparo.run.task import Task
 from comparo.run.voices import Voice, voices_of
 from comparo.run.worker import Asking, answers_to
+from comparo.selection.growing import Placing
 from comparo.selection.sharing import next_pairs, share_out

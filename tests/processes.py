@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
 from pathlib import Path
@@ -95,3 +98,66 @@ def _run(arguments: list[str], folder: Path, variables: dict[str, str], printed:
     from comparo.cli.app import main
 
     main()
+
+
+# A judge of another package, found by its entry point: it writes down every question before it answers, and waits to be
+# killed, or LOUD_PAUSE seconds, once the file has as many bytes as LOUD_LIMIT says.
+LOUD = """
+import os, time
+from comparo.judges.simulated import Simulated
+
+class Loud(Simulated):
+    name = "loud/soft"
+    def judge(self, questions, prompt=None):
+        for question in questions:
+            with open(os.environ["LOUD"], "a") as file:
+                file.write(f"{question.first} {question.second}\\n")
+            held = os.stat(file.name).st_size > float(os.environ.get("LOUD_LIMIT", "inf"))
+            time.sleep(float(os.environ.get("LOUD_PAUSE", 600)) if held else 0.004)
+            yield from super().judge([question])
+
+def load(model, *, seed=0):
+    return Loud(seed=seed)
+"""
+
+
+class Loud:
+    """A folder with the package of the loud judge; starts `comparo rank` with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log = folder, folder / "log.txt"
+        package = folder / "packages"
+        information = package / "loud-1.0.dist-info"
+        information.mkdir(parents=True)
+        (package / "loud_judge.py").write_text(LOUD)
+        (information / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 1.0\n")
+        (information / "entry_points.txt").write_text("[comparo.judges]\nloud = loud_judge:load\n")
+        found = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
+        self.environment = os.environ | {"PYTHONPATH": found, "LOUD": str(self.log)}
+
+    def write_items(self, name: str, number: int) -> None:
+        rows = (json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(number))
+        (self.folder / name).write_text("\n".join(rows))
+
+    def command(self, items: str, out: str, *more: str) -> list[str]:
+        what = [str(self.folder / items), "--judge", "loud/soft", "--criterion", "better"]
+        return [sys.executable, "-m", "comparo.cli", "rank", *what, "--out", str(self.folder / out), *more]
+
+    def start(self, *arguments: str, limit: float = math.inf) -> Forked:
+        """Start a command, whose judge stops once the log has `limit` bytes; its output comes at the end."""
+        variables = {"LOUD_LIMIT": str(limit)}
+        return Forked(self.command(*arguments), env=self.environment | variables, stdout=subprocess.PIPE)
+
+    @property
+    def length(self) -> int:
+        """The bytes of the log."""
+        return self.log.stat().st_size if self.log.exists() else 0
+
+    def kill(self, process: Forked, length: int, after: float = 0.0) -> None:
+        """Kill a process a while after the log has more than `length` bytes."""
+        while process.poll() is None and self.length <= length:
+            time.sleep(0.005)
+        time.sleep(after)
+        assert process.poll() is None, "the run ended before it could be killed"
+        process.send_signal(signal.SIGKILL)
+        process.wait()

@@ -1,7 +1,5 @@
 """The loop, the run folder and going on after a stop."""
 
-import json
-import os
 import random
 import re
 import signal
@@ -9,39 +7,28 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from comparo import Items, JudgeError, Judgement, Question, RunError, StoreError, load_judge, rank
-from comparo.data.run_folder import encode
-from comparo.log.folders import choose_folder
-from comparo.run.rounds import Rounds
 from comparo.selection import Selector
-from inside import Budget, Run, Store, Task, criterion_prompt, list_runs, read_judgements, stored_items
-from processes import Forked
+from inside import (
+    Budget,
+    Rounds,
+    Run,
+    Store,
+    Task,
+    choose_folder,
+    criterion_prompt,
+    encode,
+    list_runs,
+    read_judgements,
+)
+from processes import Forked, Loud
 from split import one_short
-
-# A judge of another package, found by its entry point: it writes down every question before it answers, and waits to be
-# killed, or LOUD_PAUSE seconds, once the file has as many bytes as LOUD_LIMIT says.
-LOUD = """
-import os, time
-from comparo.judges.simulated import Simulated
-
-class Loud(Simulated):
-    name = "loud/soft"
-    def judge(self, questions, prompt=None):
-        for question in questions:
-            with open(os.environ["LOUD"], "a") as file:
-                file.write(f"{question.first} {question.second}\\n")
-            held = os.stat(file.name).st_size > float(os.environ.get("LOUD_LIMIT", "inf"))
-            time.sleep(float(os.environ.get("LOUD_PAUSE", 600)) if held else 0.004)
-            yield from super().judge([question])
-
-def load(model, *, seed=0):
-    return Loud(seed=seed)
-"""
 
 
 def task(size=12, budget="4n", judge=None, **options):
@@ -248,15 +235,12 @@ def test_failures_are_asked_once_more_and_left_out_of_the_fit(tmp_path):
 
 
 def test_what_still_fails_is_left_out():
-    ranking, judgements = run(task(judge=Failing(9, always=True)))
-    lost = {(one.question.first, one.question.second) for one in judgements if one.failed} - {
-        (one.question.first, one.question.second) for one in judgements if not one.failed
-    }
-    assert len(ranking.comparisons) == 48 - len(lost)
+    ranking, judgements = run(task(judge=Failing(5, always=True)))
+    assert len(ranking.comparisons) == len({one.question for one in judgements if not one.failed}) < 48
 
 
 def test_too_many_failures_stop_the_run_and_it_can_go_on(tmp_path):
-    with pytest.raises(RunError, match=r"\d+ of \d+ .*failed.*the server answered 500\..* same command"):
+    with pytest.raises(RunError, match=r"\d+ of \d+ .* 500\."):
         run(task(size=30, judge=Failing(2, always=True)), tmp_path / "run")
     before = len(read_judgements(tmp_path / "run"))
     assert 20 <= before < 60
@@ -291,20 +275,19 @@ def test_goal_top_spends_calls_on_the_border_and_stops(plain, budget, most):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "place"),
     [
         ({"prompt": criterion_prompt("worse")}, "prompt: template was 'Text A:"),
-        ({"judge": load_judge("simulated/soft", seed=4)}, "seed was 3 and is 4"),
-        ({"judge": load_judge("simulated/hard", seed=3)}, "judge was 'simulated/soft' and is 'simulated/hard'"),
+        ({"judge": load_judge("simulated/soft", seed=4)}, "seed was 3 .* 4"),
+        ({"judge": load_judge("simulated/hard", seed=3)}, "judge was 'simulated/soft' .* 'simulated/hard'"),
         ({"items": Items.of({f"item {n}": f"Text no. {n}." for n in range(12)})}, "items was '"),
-        ({"seed": 1}, "seed was 0 and is 1"),
+        ({"seed": 1}, "seed was 0 .* 1"),
     ],
 )
-def test_a_folder_of_another_run_is_refused_saying_what_differs(tmp_path, change, words):
+def test_a_folder_of_another_run_is_refused_saying_what_differs(tmp_path, change, place):
     run(task(), tmp_path / "run")
-    with pytest.raises(StoreError, match="holds another run") as refused:
+    with pytest.raises(StoreError, match=place):
         run(replace(task(), **change), tmp_path / "run")
-    assert words in str(refused.value)
     assert len(read_judgements(tmp_path / "run")) == 48
 
 
@@ -318,32 +301,15 @@ def test_the_same_run_is_found_again_and_a_fresh_one_is_not(tmp_path):
     assert (summary.answered, summary.failed, summary.judge) == (48, 0, "simulated/soft")
 
 
-def test_items_come_back_from_the_folder_as_they_were(tmp_path):
-    rows = [
-        {"id": k, "text": f"\u202e🙂 {k}", "context_id": c, "context": c * 3, "scores": {"wit": k / 7, "pace": None}}
-        for c in "xy"
-        for k in range(3)
-    ]
-    items = Items.of(rows)
-    store = Store(tmp_path, {})
-    store.add_items(items)
-    store.add_items(items)
-    store.close()
-    found = stored_items(tmp_path)
-    assert found.digest() == items.digest()
-    assert found.context_texts == items.context_texts
-    np.testing.assert_array_equal(found.scores["wit"], items.scores["wit"])
-    assert np.isnan(found.scores["pace"]).all()
-
-
 def test_the_database_of_a_finished_run_has_no_log_and_numbered_rows(tmp_path):
     run(task(), tmp_path / "run")
-    connection = sqlite3.connect(tmp_path / "run" / "judgements.db")
-    assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-    assert connection.execute("SELECT count(*), max(number) FROM judgements").fetchone() == (48, 48)
-    connection.execute("PRAGMA user_version=99")
-    connection.close()
-    with pytest.raises(StoreError, match="another version of comparo"):
+    database = tmp_path / "run" / "judgements.db"
+    assert not list(database.parent.glob("judgements.db-*"))
+    assert database.read_bytes()[18:20] == b"\x01\x01"  # versions for writing and reading: a rollback journal, no WAL
+    with closing(sqlite3.connect(database)) as connection:
+        assert connection.execute("SELECT count(*), max(number) FROM judgements").fetchone() == (48, 48)
+        connection.execute("PRAGMA user_version=99")
+    with pytest.raises(StoreError, match="99"):
         Store(tmp_path / "run", task().identity)
 
 
@@ -352,75 +318,52 @@ def test_a_second_process_is_refused(tmp_path):
     code = "import sys, pathlib; from comparo.log.store import Store; Store(pathlib.Path(sys.argv[1]), {'judge': 'x'})"
     command = [sys.executable, "-c", code, str(tmp_path / "run")]
     second = subprocess.run(command, capture_output=True, text=True)
-    assert "is in use by another process" in second.stderr
+    assert "in use" in second.stderr
     store.close()
     assert subprocess.run(command, capture_output=True, text=True).returncode == 0
 
 
 def test_a_budget_that_cannot_connect_the_items_is_refused_before_anything_is_asked():
     judge = Counting()
-    with pytest.raises(ValueError, match="22 are needed"):
+    with pytest.raises(ValueError, match="22 "):
         run(task(judge=judge, budget="20"))
     assert judge.count == 0
 
 
 @pytest.fixture
 def loud(tmp_path):
-    """A folder with the package of the loud judge, its log, items, and the environment that finds them."""
-    package = tmp_path / "packages"
-    information = package / "loud-1.0.dist-info"
-    information.mkdir(parents=True)
-    (package / "loud_judge.py").write_text(LOUD)
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 1.0\n")
-    (information / "entry_points.txt").write_text("[comparo.judges]\nloud = loud_judge:load\n")
-    lines = [json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(20)]
-    (tmp_path / "items.jsonl").write_text("\n".join(lines))
-    found = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
-    environment = os.environ | {"PYTHONPATH": found, "LOUD": str(tmp_path / "log.txt")}
-    return tmp_path, environment
+    found = Loud(tmp_path)
+    found.write_items("items.jsonl", 20)
+    return found
 
 
-def command(folder, out, *more):
-    what = [str(folder / "items.jsonl"), "--judge", "loud/soft", "--criterion", "better", "--budget", "15n"]
-    return [sys.executable, "-m", "comparo.cli", "rank", *what, "--out", str(folder / out), "--format", "csv", *more]
+def whole(out):
+    return ("items.jsonl", out, "--budget", "15n", "--format", "csv")
 
 
 @pytest.mark.parametrize("kills", one_short([1, 10]))
-def test_killed_at_any_moment_a_run_ends_with_the_judgements_of_an_unbroken_one(loud, kills):
-    folder, environment = loud
-    unbroken = Forked(command(folder, "whole"), env=environment, stdout=subprocess.PIPE).communicate()[0]
-    (folder / "log.txt").unlink()
+def test_killed_at_any_moment_a_run_ends_with_the_judgements_of_an_unbroken_one(loud, tmp_path, kills):
+    unbroken = loud.start(*whole("whole")).communicate()[0]
+    loud.log.unlink()
     rng = random.Random(5)
     for _ in range(kills):
-        log, begin = folder / "log.txt", log_length(folder)
-        most = {"LOUD_LIMIT": str(begin + 14 * rng.randrange(25))}  # a line has at most 16 bytes
-        process = Forked(command(folder, "killed"), env=environment | most)
-        while process.poll() is None and log_length(folder) == begin:
-            time.sleep(0.005)
-        time.sleep(rng.uniform(0, 0.12))
-        assert process.poll() is None, "the run ended before it could be killed"
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    last = Forked(command(folder, "killed"), env=environment, stdout=subprocess.PIPE).communicate()[0]
-    assert asked(read_judgements(folder / "killed")) == asked(read_judgements(folder / "whole"))
+        begin = loud.length
+        process = loud.start(*whole("killed"), limit=begin + 14 * rng.randrange(25))  # a line has at most 16 bytes
+        loud.kill(process, begin, after=rng.uniform(0, 0.12))
+    last = loud.start(*whole("killed")).communicate()[0]
+    assert asked(read_judgements(tmp_path / "killed")) == asked(read_judgements(tmp_path / "whole"))
     assert last == unbroken
-    again = log.read_text().splitlines()
+    again = loud.log.read_text().splitlines()
     # This judge has one call in flight, and one answer may be on its way to the disk.
     assert len(again) - len(set(again)) <= 2 * kills
 
 
-def log_length(folder):
-    log = folder / "log.txt"
-    return log.stat().st_size if log.exists() else 0
-
-
 @pytest.mark.long
-def test_interrupted_a_run_gives_the_ranking_so_far_and_can_go_on(loud):
-    folder, environment = loud
+def test_interrupted_a_run_gives_the_ranking_so_far_and_can_go_on(loud, tmp_path):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    slow = environment | {"LOUD_LIMIT": "2000", "LOUD_PAUSE": "0.5"}
-    process = Forked(command(folder, "run"), env=slow, **pipes)
-    while log_length(folder) < 2000:
+    slow = loud.environment | {"LOUD_LIMIT": "2000", "LOUD_PAUSE": "0.5"}
+    process = Forked(loud.command(*whole("run")), env=slow, **pipes)
+    while loud.length < 2000:
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
@@ -428,11 +371,14 @@ def test_interrupted_a_run_gives_the_ranking_so_far_and_can_go_on(loud):
     assert process.returncode == 130
     assert "same command" in error
     assert out.startswith("item,score")
-    before = len(read_judgements(folder / "run"))
-    assert 0 < before < 300
-    done = subprocess.run(command(folder, "run"), env=environment, capture_output=True, text=True)
+    assert 0 < len(read_judgements(tmp_path / "run")) < 300
+    goes_on(loud)
+
+
+def goes_on(loud):
+    done = subprocess.run(loud.command(*whole("run")), env=loud.environment, capture_output=True)
     assert done.returncode == 0
-    assert len(read_judgements(folder / "run")) == 300
+    assert len(read_judgements(loud.folder / "run")) == 300
 
 
 def test_a_file_in_place_of_the_folder_is_a_wrong_command(request, tmp_path):
@@ -441,34 +387,20 @@ def test_a_file_in_place_of_the_folder_is_a_wrong_command(request, tmp_path):
     what = ["rank", "items.jsonl", "--judge", "simulated/soft", "--criterion", "better", "--out", "run"]
     done = request.getfixturevalue("run")(tmp_path, what)
     assert done.returncode == 2
-    assert re.search("run is a file.*--out", done.stderr)
-    assert "Traceback" not in done.stderr
+    assert re.fullmatch("comparo: run .*--out.*\\n", done.stderr)
 
 
 @pytest.mark.long
-def test_a_disk_that_fills_up_is_one_line_and_the_run_goes_on_later(loud):
-    folder, environment = loud
+def test_a_disk_that_fills_up_is_one_line_and_the_run_goes_on_later(loud, tmp_path):
     code = (
         "import resource, sys; from comparo.cli.app import main; import signal;"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000)); main()"
     )
-    full = [sys.executable, "-c", code, *command(folder, "run")[3:]]
-    done = subprocess.run(full, env=environment, capture_output=True, text=True)
+    full = [sys.executable, "-c", code, *loud.command(*whole("run"))[3:]]
+    done = subprocess.run(full, env=loud.environment, capture_output=True, text=True)
     assert done.returncode == 1, done.stderr
     assert "same command" in done.stderr
     assert "Traceback" not in done.stderr
-    kept = len(read_judgements(folder / "run"))
-    assert 0 < kept < 300
-    assert subprocess.run(command(folder, "run"), env=environment, capture_output=True).returncode == 0
-    assert len(read_judgements(folder / "run")) == 300
-
-
-def test_a_finished_run_is_one_file_that_has_no_log(tmp_path):
-    store = Store(tmp_path / "run", {"judge": "simulated/soft"})
-    store.add([Judgement(Question("ana", "bo"), p=0.7, mass=1.0)])
-    store.close()
-    database = tmp_path / "run" / "judgements.db"
-    assert not list(database.parent.glob("judgements.db-*"))
-    assert database.read_bytes()[18:20] == b"\x01\x01"  # versions for writing and reading: a rollback journal, no WAL
-    assert [answer.p for answer in read_judgements(tmp_path / "run")] == [0.7]
+    assert 0 < len(read_judgements(tmp_path / "run")) < 300
+    goes_on(loud)

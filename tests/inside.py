@@ -1,10 +1,12 @@
 """What tests use of comparo beside its public names, for set-up: a move within comparo changes this file alone."""
 
+from comparo.cli.app import COMMANDS, load_command, summary
 from comparo.data.columns import Table, frame_from_columns
 from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.documents import CELL, guarded, unguarded
 from comparo.data.formats import CHUNK, csv_text, read_columns, write_columns
 from comparo.data.items import read_items
+from comparo.data.lineups import CLEAR
 from comparo.data.prompts import Rest, criterion_prompt
 from comparo.data.run_folder import DATABASE, encode, key_of
 from comparo.data.sheets import read_several, sheet_columns, write_sheets
@@ -13,6 +15,7 @@ from comparo.data.wordings import DEFAULT_WORDING, LETTERS, WORDINGS
 from comparo.judges.chat import Chat, digest_of
 from comparo.judges.labels import TextSpellings, label_probability
 from comparo.judges.prices import Price
+from comparo.judges.protocol import Several, about
 from comparo.judges.simulated import Simulated
 from comparo.log.cache import SCHEMA as CACHE_SCHEMA
 from comparo.log.database import open_database
@@ -24,6 +27,9 @@ from comparo.model.design import Design, Shared
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.poe import multiply
 from comparo.model.inference.choices import Choices
+from comparo.model.inference.random_effects import random_effects
+from comparo.model.inference.soft import Soft
+from comparo.model.likelihoods import Gaussian
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.likelihoods.gaussian import Constant, Linear
 from comparo.model.linalg.graph import Graph, Pattern
@@ -32,15 +38,20 @@ from comparo.model.posterior import Posterior
 from comparo.model.tuning import LIMITS, Limits
 from comparo.options import Storage
 from comparo.ranking.consensus import consensus
+from comparo.ranking.criteria_ranking import CriteriaRanking, combine
+from comparo.ranking.ranks import components
 from comparo.ranking.scores import nodes_of
 from comparo.ranking.self_consistency import count_flips
+from comparo.report.making import facts
 from comparo.report.page import render
 from comparo.report.record import read_record
 from comparo.run.budget import Budget
 from comparo.run.cached_judge import CachedJudge, head_of, key_of_answer, remembering
+from comparo.run.check import UNFINISHED, check
 from comparo.run.fit_policy import Fitting
-from comparo.run.linking import read_past
+from comparo.run.linking import link, read_past
 from comparo.run.loop import Run
+from comparo.run.pilot import rate
 from comparo.run.plan import prepare
 from comparo.run.rank import prepare_rank
 from comparo.run.resume import Change, merged
@@ -48,5 +59,7 @@ from comparo.run.rounds import Rounds
 from comparo.run.task import Task
 from comparo.run.voices import Voice, voices_of
 from comparo.run.worker import Asking, answers_to
+from comparo.selection.greedy import join
 from comparo.selection.growing import Placing
+from comparo.selection.lineups import LineupSelector
 from comparo.selection.sharing import next_pairs, share_out

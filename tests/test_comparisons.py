@@ -455,29 +455,6 @@ def test_merging_agrees_with_a_dictionary(rows, weighted, contexts, judges):
     assert merged.p.max() <= 1
 
 
-@given(rows=JUDGED)
-def test_the_merged_probability_of_a_pair_turned_round_is_the_rest(rows):
-    comparisons = Comparisons.from_columns(*zip(*rows, strict=True))
-    turned = replace(comparisons, first=comparisons.second, second=comparisons.first, p=1 - comparisons.p)
-    merged, other = comparisons.merge_orders(), turned.merge_orders()
-    assert other.first.tolist() == merged.second.tolist()
-    np.testing.assert_allclose(other.p, 1 - merged.p, rtol=0, atol=1e-12)
-
-
-@given(rows=JUDGED)
-def test_merging_twice_changes_nothing(rows):
-    once = Comparisons.from_columns(*zip(*rows, strict=True)).merge_orders()
-    twice = once.merge_orders()
-    assert plain(twice) | {"p": None} == plain(once) | {"p": None}
-    np.testing.assert_allclose(twice.p, once.p, rtol=0, atol=1e-12)
-
-
-def test_merging_takes_the_bias_out():
-    merged = Comparisons.from_rows([("a", "b", 0.9), ("b", "a", 0.7), ("c", "a", 0.2)]).merge_orders()
-    np.testing.assert_allclose(merged.p, [0.6, 0.2])
-    assert plain(merged) | {"p": None} == {"first": ["a", "c"], "second": ["b", "a"], "p": None, "weight": [2.0, 1.0]}
-
-
 def test_merging_with_more_pairs_and_contexts_than_an_integer_counts():
     many = np.broadcast_to(np.array(["x"], dtype=object), (2**32,))  # 2³² · 2³² contexts and judges: the pair overflows
     first, second = np.array([0, 1, 2, 1], dtype=np.int32), np.array([1, 2, 0, 0], dtype=np.int32)

@@ -10,16 +10,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from comparo import Items
-from comparo.data.text_features import (
-    LEAST,
-    MOST,
-    contrasts,
-    count_sequences,
-    styles,
-)
+from comparo.data.text_features import LEAST, MOST, count_sequences
 from comparo.model.observations import USUAL, power
 from comparo.selection import Selector
-from comparo.selection.greedy import join
+from inside import contrasts, join, styles
 
 TEXTS = st.lists(st.text(alphabet="abc d.É\n", max_size=20), min_size=2, max_size=7)
 

@@ -11,13 +11,19 @@ import pytest
 from scipy.special import expit, ndtri
 
 from comparo import Comparisons, JudgeError, Judgement, Question, load_judge, rank, write_report
-from comparo.data.criteria_prompt import shares
 from comparo.judges import as_judge
-from comparo.judges.protocol import Several, about
-from comparo.log.database import open_database
-from comparo.ranking.criteria_ranking import CriteriaRanking, combine
 from comparo.selection import greedy_pairs
-from inside import criteria_prompt, criterion_prompt, quiet_fit, read_judgements
+from inside import (
+    CriteriaRanking,
+    Several,
+    about,
+    combine,
+    criteria_prompt,
+    criterion_prompt,
+    open_database,
+    quiet_fit,
+    read_judgements,
+)
 from split import one_short
 
 CRITERIA = {"coherence": "more coherent", "fluency": "more fluent"}
@@ -68,9 +74,8 @@ def test_each_criterion_has_the_ranking_that_its_answers_give_alone():
     for name, ranking in found.rankings.items():
         truth = [TRUTH[name][item] for item in ranking.items.tolist()]
         assert np.corrcoef(truth, ranking.scores)[0, 1] > 0.97
-    assert (
-        found.rankings["coherence"].comparisons.first.tolist() == found.rankings["fluency"].comparisons.first.tolist()
-    )
+    first, other = (ranking.comparisons.first.tolist() for ranking in found.rankings.values())
+    assert first == other
     table = json.loads(found.to_json())
     assert [row["item"] for row in table["ranking"]] == list(found)
     assert table["correlations"][0]["fluency"] == pytest.approx(found.correlations["fluency"][0])
@@ -121,7 +126,7 @@ def test_intervals_of_the_overall_hold_although_one_call_answers_both(hard, alik
             p = (error[:, number] < ndtri(expit(d))).astype(float) if hard else expit(d + error[:, number])
             data = Comparisons.from_columns(*pairs.T.tolist(), p)
             rankings[name] = quiet_fit(data, "poe-bt", bias="joint", prior="estimated")
-        found = combine(rankings, shares(CRITERIA))
+        found = combine(rankings, dict.fromkeys(CRITERIA, 0.5))
         item = found.items.astype(int)
         wanted, variance = np.zeros(20), np.zeros(20)
         for number, ranking in enumerate(rankings.values()):
@@ -161,8 +166,7 @@ def test_a_criterion_without_an_answer_is_asked_once_more_and_the_others_are_kep
     assert judge.calls == 6 * len(NAMES) + 3
     stored = read_judgements(tmp_path)
     answered = [one for one in stored if not one.failed]
-    keys = {(one.question.first, one.question.second, one.question.voice) for one in answered}
-    assert len(keys) == len(answered) == 2 * 6 * len(NAMES)
+    assert len({one.question for one in answered}) == len(answered) == 2 * 6 * len(NAMES)
     assert sum(one.failed for one in stored) == 3
     idle = Counting(simulated())
     again = rank(TEXTS, CRITERIA, judge=idle, budget="6n", out=tmp_path)
@@ -245,14 +249,18 @@ def flags(*criteria):
 BOTH = flags("coherence=more coherent", "fluency=more fluent")
 
 
+def assert_shown(done):
+    assert done.stdout.split()[:4] == ["item", "overall", "coherence", "fluency"]
+    assert re.search(r"correlation +coherence +fluency", done.stdout)
+
+
 def test_the_command_prints_a_column_a_criterion_and_the_correlations(run, tmp_path, items):
     asked = ["rank", items, *BOTH, "--judge", "simulated/soft", "--out", "run", "--columns", "scores=coherence"]
     done = run(tmp_path, [f"{flag}; weight=3" if flag == BOTH[1] else flag for flag in asked])
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[:4] == ["item", "overall", "coherence", "fluency"]
-    assert re.search(r"correlation +coherence +fluency", done.stdout)
+    assert_shown(done)
     assert "coherence 75%, fluency 25%" in done.stderr
-    assert "coherence: Spearman correlation with coherence" in done.stderr
+    assert "coherence: Spearman correlation" in done.stderr
     for name in ("ranking.csv", "ranking-coherence.csv", "ranking-fluency.csv", "report.html", "report-fluency.html"):
         assert (tmp_path / "run" / name).is_file()
     again = run(tmp_path, [*asked, "--format", "json", "--top", "3"])
@@ -261,7 +269,7 @@ def test_the_command_prints_a_column_a_criterion_and_the_correlations(run, tmp_p
     assert table["weights"] == {"coherence": 0.5, "fluency": 0.5}
     assert set(table["criteria"]) == set(CRITERIA)
     other = run(tmp_path, ["rank", items, *flags("coherence=better", "fluency=x"), *asked[6:]])
-    assert "holds another run" in other.stderr
+    assert "another run" in other.stderr
 
 
 def test_one_criterion_without_a_name_is_asked_as_ever(run, tmp_path, items):
@@ -274,30 +282,30 @@ def test_one_criterion_without_a_name_is_asked_as_ever(run, tmp_path, items):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "place"),
     [
-        (flags("wit=funnier", "wit=wittier"), "--criterion wit is there twice"),
-        (flags("wit=funnier", "WIT=wittier"), "two criteria are named"),
-        (flags("wit=funnier", "shorter"), "--criterion shorter has no name"),
-        (flags("wit=funnier", "length="), "the criterion is empty"),
-        (flags("wit=funnier", "B=shorter"), "cannot be named 'B'"),
-        (flags("wit=funnier", "rank=shorter"), "cannot be named 'rank'"),
-        (flags("wit=funnier; weight=-1", "length=shorter"), "give a number from 0 up"),
-        (flags("wit=funnier; weight=much", "length=shorter"), "is not a number"),
-        (flags("wit=funnier; weight=0", "length=shorter; weight=0"), "all weights are 0"),
-        (flags("funnier; weight=2"), "weights are of several criteria"),
-        ([*BOTH, "--wording", "all"], "--wording all is not"),
-        ([*BOTH, "--wording", "before-after"], "asks before the texts too"),
-        ([*BOTH, "--wording", "paper", "--wording", "compare"], "one judge in one wording"),
-        ([*BOTH, "--judge", "simulated/hard"], "one judge in one wording"),
-        ([*BOTH, "--prompt", "{first} {second}"], "leave --prompt"),
-        ([*BOTH, "--goal", "systems"], "--goal systems is about one ranking"),
+        (flags("wit=funnier", "wit=wittier"), "--criterion wit"),
+        (flags("wit=funnier", "WIT=wittier"), "two criteria"),
+        (flags("wit=funnier", "shorter"), "--criterion shorter"),
+        (flags("wit=funnier", "length="), "is empty"),
+        (flags("wit=funnier", "B=shorter"), "named 'B'"),
+        (flags("wit=funnier", "rank=shorter"), "named 'rank'"),
+        (flags("wit=funnier; weight=-1", "length=shorter"), "from 0 up"),
+        (flags("wit=funnier; weight=much", "length=shorter"), "'much'"),
+        (flags("wit=funnier; weight=0", "length=shorter; weight=0"), "weights are 0"),
+        (flags("funnier; weight=2"), "'funnier; weight=2'"),
+        ([*BOTH, "--wording", "all"], "--wording all"),
+        ([*BOTH, "--wording", "before-after"], "'before-after'"),
+        ([*BOTH, "--wording", "paper", "--wording", "compare"], "one wording"),
+        ([*BOTH, "--judge", "simulated/hard"], "one judge"),
+        ([*BOTH, "--prompt", "{first} {second}"], "--prompt"),
+        ([*BOTH, "--goal", "systems"], "--goal systems"),
     ],
 )
-def test_what_does_not_fit_together_is_said_before_anything_is_asked(run, tmp_path, items, given, message):
+def test_what_does_not_fit_together_is_said_before_anything_is_asked(run, tmp_path, items, given, place):
     done = run(tmp_path, ["rank", items, *given, "--judge", "simulated/soft", "--out", "run"])
     assert done.returncode != 0
-    assert message in done.stderr
+    assert place in done.stderr
     assert not (tmp_path / "run").exists()
 
 
@@ -309,7 +317,7 @@ def test_a_judge_that_answers_one_criterion_is_refused_with_the_remedy():
             raise AssertionError("nothing is asked")
 
     for judge in (Old(), load_judge("openai/m", base_url="http://localhost:1", prefill=True)):
-        with pytest.raises(ValueError, match=r"several criteria in one call"):
+        with pytest.raises(ValueError, match="several criteria"):
             rank(TEXTS, CRITERIA, judge=judge)
 
 
@@ -328,27 +336,14 @@ def fitted(run, folder, *more):
 
 @pytest.mark.parametrize("method", ["poe-bt", "bt", "win-ratio", "mixed"])
 def test_fit_takes_the_answers_to_each_criterion_by_themselves(run, judged, method):
-    alone = {
-        name: quiet_fit(
-            [
-                (one.question.first, one.question.second, one.p)
-                for one in read_judgements(judged / "run")
-                if one.question.voice == name
-            ],
-            method,
-        )
-        for name in CRITERIA
-    }
+    answers = [(*one.question.items, one.p, one.question.voice) for one in read_judgements(judged / "run")]
+    alone = {name: quiet_fit([row[:3] for row in answers if row[3] == name], method) for name in CRITERIA}
     done = fitted(run, judged, "--method", method, "--format", "csv")
-    assert re.search(f"{method}: 144 answers .*2 criteria", done.stderr)
-    assert "coherence 75%, fluency 25%" in done.stderr
+    assert re.search(f"{method}: 144 .*2 criteria.*coherence 75%, fluency 25%", done.stderr)
     rows = list(csv.DictReader(done.stdout.splitlines()))
     for name, ranking in alone.items():
-        own = list(
-            csv.DictReader(
-                fitted(run, judged, *f"--criterion {name} --format csv --method".split(), method).stdout.splitlines()
-            )
-        )
+        one = fitted(run, judged, "--criterion", name, "--format", "csv", "--method", method)
+        own = list(csv.DictReader(one.stdout.splitlines()))
         for table, column in ((rows, name), (own, "score")):
             scores = {row["item"]: float(row[column]) for row in table}
             assert scores == pytest.approx({item: ranking[item].score for item in NAMES})
@@ -359,36 +354,33 @@ def test_fit_takes_the_answers_to_each_criterion_by_themselves(run, judged, meth
 
 
 def test_fit_prints_criteria_as_the_run_does_and_says_which_was_chosen(run, judged):
-    done = fitted(run, judged)
-    assert done.stdout.split()[:4] == ["item", "overall", "coherence", "fluency"]
-    assert re.search(r"correlation +coherence +fluency", done.stdout)
+    assert_shown(fitted(run, judged))
     table = json.loads(fitted(run, judged, "--format", "json").stdout)
     assert set(table["criteria"]) == set(CRITERIA)
     one = fitted(run, judged, "--criterion", "fluency", "--report", "fluency.html")
-    assert re.search("by mixed: 72 answers by simulated/soft .*criterion fluency", one.stderr)
+    assert re.search("mixed: 72 .* simulated/soft .* fluency", one.stderr)
     assert (judged / "fluency.html").is_file()
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("more", "place"),
     [
-        (["--criterion", "wit"], "no criterion 'wit': its criteria are coherence, fluency"),
-        (["--voice", "fluency"], "--criterion in place of --voice"),
-        (["--report", "x.html"], "several criteria; choose one by --crit"),
-        (["run"], "several criteria (coherence, fluency)"),
+        (["--criterion", "wit"], "'wit': .* coherence, fluency"),
+        (["--voice", "fluency"], "--criterion .* --voice"),
+        (["--report", "x.html"], "--criterion"),
+        (["run"], r"\(coherence, fluency\)"),
     ],
 )
-def test_fit_names_the_choice_where_one_ranking_is_wanted(run, judged, more, message):
+def test_fit_names_the_choice_where_one_ranking_is_wanted(run, judged, more, place):
     done = run(judged, ["fit", "run", *more])
     assert (done.returncode, done.stdout) == (2, "")
-    assert message in " ".join(done.stderr.split())
+    assert re.search(place, " ".join(done.stderr.split()))
 
 
 def test_fit_of_other_comparisons_has_no_criterion(run, tmp_path):
     (tmp_path / "plain.csv").write_text("first,second,p\na,b,0.7\nb,c,0.6\n")
     done = run(tmp_path, ["fit", "plain.csv", "--criterion", "wit"])
-    assert done.returncode == 2
-    assert "plain.csv has no criterion 'wit'" in done.stderr
+    assert (done.returncode, "criterion 'wit'" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("lost", [CRITERIA, ["fluency"], ["coherence"]])
@@ -406,4 +398,4 @@ def test_the_answer_to_one_criterion_that_a_folder_lost_is_asked_again(tmp_path,
         assert again.calls == calls
     found = [one for one in read_judgements(tmp_path / "run") if not one.failed]
     assert sorted(one.question.voice for one in found) == before
-    assert len({(one.question.first, one.question.second, one.question.voice) for one in found}) == 120
+    assert len({one.question for one in found}) == 120

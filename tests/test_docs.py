@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import comparo
-from comparo.cli.app import COMMANDS, load_command
+from inside import COMMANDS, load_command
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

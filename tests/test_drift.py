@@ -16,12 +16,20 @@ from scipy.special import expit
 
 from comparo import Comparisons, Question, RunError, StoreError, compare, rank, rejudge, write_report
 from comparo.analysis.drift import LEANING, NEAR, NEARBY, ODD, TOLERANCE, Drift
-from comparo.log.database import open_database
-from comparo.run.check import UNFINISHED, check
-from inside import Price, Simulated, prepare_rank, read_configuration, read_judgements
+from inside import (
+    UNFINISHED,
+    Price,
+    Simulated,
+    check,
+    open_database,
+    prepare_rank,
+    read_configuration,
+    read_judgements,
+)
 from servers import Api, prefers
 
 TEXTS = {f"t{number}": f"Story number {number}." for number in range(16)}
+FIRST = dict(list(TEXTS.items())[:12])
 
 
 @dataclass
@@ -61,6 +69,13 @@ def age(run):
         connection.execute("UPDATE judgements SET at = '2025-06-01T00:00:00.000+00:00'")
 
 
+def aged(judge, tmp_path):
+    """A judge, and a run of it about the first texts last year."""
+    rank(FIRST, "better", judge=judge, out=tmp_path / "run")
+    age(tmp_path / "run")
+    return judge, tmp_path / "run"
+
+
 def naive(old, new, f):
     """The evidence, bettor by bettor."""
     total = weights = 0.0
@@ -96,9 +111,8 @@ def test_no_bettor_can_expect_to_win_if_labels_are_a_lottery():
     rng = np.random.default_rng(2)
     values, f = rng.normal(size=(2, 3)), np.array([0.7, -1.2])
     found = []
-    for first, second in itertools.product(range(3), repeat=2):
-        rows = [np.roll(values[0], -first), np.roll(values[1], -second)]
-        table = np.array(rows)
+    for shifts in itertools.product(range(3), repeat=2):
+        table = np.array([np.roll(row, -shift) for row, shift in zip(values, shifts, strict=True)])
         found.append(Drift(table[:, 0], table[:, 1:], f).evidence[-1])
     assert np.mean(found) == pytest.approx(1.0)
 
@@ -129,22 +143,19 @@ def test_false_alarms_are_at_most_one_in_twenty(kind, repeats):
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
-    [({"bias": 1.0}, "position bias"), ({"strength": 0.3}, "sharpness"), ({"order": 0.9}, "order of texts")],
+    ("change", "named", "calls"),
+    [
+        ({"bias": 1.0}, "position bias", 20),
+        ({"strength": 0.3}, "sharpness", 20),
+        ({"order": 0.9}, "order of texts", 20),
+        ({"noise": 2.0}, "noise", 40),
+    ],
 )
-def test_a_change_is_found_and_named(change, named):
+def test_a_change_is_found_and_named(change, named, calls):
     rng = np.random.default_rng(4)
-    found = [answers(rng, "soft", 20, 2, **change) for _ in range(40)]
+    found = [answers(rng, "soft", calls, 2, **change) for _ in range(40)]
     assert np.mean([one.is_changed for one in found]) >= 0.9
     assert np.mean([any(named in part for part in one.changes) for one in found]) >= 0.8
-
-
-def test_more_noise_is_named():
-    rng = np.random.default_rng(5)
-    found = [answers(rng, "soft", 40, 2, noise=2.0) for _ in range(20)]
-    named = [one.changes for one in found if one.is_changed]
-    assert len(named) >= 18
-    assert np.mean([any("noise" in part for part in parts) for parts in named]) >= 0.8
 
 
 def test_figures_are_those_that_were_planted():
@@ -256,11 +267,8 @@ def test_a_check_needs_the_judge_of_the_run_and_answers(tmp_path):
 
 
 def test_a_run_that_grows_gives_a_changed_judge_a_voice_of_its_own(tmp_path, caplog):
-    judge, folder = Server(Simulated(noise=0.2)), tmp_path / "run"
-    first = {name: TEXTS[name] for name in list(TEXTS)[:12]}
-    rank(first, "better", judge=judge, out=folder)
+    judge, folder = aged(Server(Simulated(noise=0.2)), tmp_path)
     old = len(read_judgements(folder))
-    age(folder)
     judge.now = Simulated(noise=0.2, bias=1.5, strength=0.5)
     plan = prepare_rank(TEXTS, "better", judge=judge, out=folder)
     assert plan.base.check_calls == 10
@@ -285,9 +293,7 @@ def test_a_run_that_grows_gives_a_changed_judge_a_voice_of_its_own(tmp_path, cap
 
 @pytest.mark.long
 def test_a_folder_of_a_changed_judge_is_judged_again_and_may_change_again(tmp_path):
-    judge, folder = Server(Simulated(noise=0.2)), tmp_path / "run"
-    rank({name: TEXTS[name] for name in list(TEXTS)[:12]}, "better", judge=judge, out=folder)
-    age(folder)
+    judge, folder = aged(Server(Simulated(noise=0.2)), tmp_path)
     judge.now = Simulated(noise=0.2, bias=1.5, strength=0.5)
     rank(TEXTS, "better", judge=judge, out=folder)
     assert rejudge(folder, Simulated(seed=1), budget=30).questions == 30
@@ -299,9 +305,7 @@ def test_a_folder_of_a_changed_judge_is_judged_again_and_may_change_again(tmp_pa
 
 
 def test_a_judge_that_did_not_change_goes_on_as_one_voice(tmp_path):
-    judge, folder = Server(Simulated()), tmp_path / "run"
-    rank({name: TEXTS[name] for name in list(TEXTS)[:12]}, "better", judge=judge, out=folder)
-    age(folder)
+    judge, folder = aged(Server(Simulated()), tmp_path)
     before = len(judge.asked)
     plan = prepare_rank(TEXTS, "better", judge=judge, out=folder)
     calls = plan.base.check_calls
@@ -317,9 +321,7 @@ def test_a_judge_that_did_not_change_goes_on_as_one_voice(tmp_path):
 
 
 def test_what_a_check_costs_counts_in_dollars(tmp_path):
-    judge, folder = Priced(Simulated()), tmp_path / "run"
-    rank({name: TEXTS[name] for name in list(TEXTS)[:12]}, "better", judge=judge, out=folder)
-    age(folder)
+    judge, folder = aged(Priced(Simulated()), tmp_path)
     before = len(judge.asked)
     plan = prepare_rank(TEXTS, "better", judge=judge, budget="$0.505", out=folder)
     plan.run()
@@ -329,10 +331,9 @@ def test_what_a_check_costs_counts_in_dollars(tmp_path):
 
 
 def test_what_was_interrupted_a_moment_ago_and_what_cannot_change_is_not_checked(tmp_path):
-    first = {name: TEXTS[name] for name in list(TEXTS)[:12]}
-    rank(first, "better", judge=Server(Simulated()), out=tmp_path / "new")
+    rank(FIRST, "better", judge=Server(Simulated()), out=tmp_path / "new")
     assert prepare_rank(TEXTS, "better", judge=Server(Simulated()), out=tmp_path / "new").base.check_calls == 0
-    rank(first, "better", judge=Simulated(), out=tmp_path / "known")
+    rank(FIRST, "better", judge=Simulated(), out=tmp_path / "known")
     age(tmp_path / "known")
     assert prepare_rank(TEXTS, "better", judge=Simulated(), out=tmp_path / "known").base.check_calls == 0
 
@@ -344,8 +345,7 @@ def test_one_of_several_judges_that_changed_is_two_voices(tmp_path):
         name = "api/other"
 
     one, other, folder = Server(Simulated(noise=0.2)), Other(Simulated(noise=0.2, seed=0)), tmp_path / "run"
-    first = {name: TEXTS[name] for name in list(TEXTS)[:12]}
-    rank(first, "better", judge=[one, other], budget="20n", out=folder)
+    rank(FIRST, "better", judge=[one, other], budget="20n", out=folder)
     age(folder)
     one.now = Simulated(noise=0.2, bias=2.0)
     rank(TEXTS, "better", judge=[one, other], budget="40n", out=folder)
@@ -353,16 +353,17 @@ def test_one_of_several_judges_that_changed_is_two_voices(tmp_path):
     assert voices == {"api/any", "api/any until 2025-06-01", "api/other"}
 
 
-def test_compare_checks_before_it_goes_on(tmp_path):
-    def side(name):
-        return {f"q{number}": f"{name} answer {number}" for number in range(40)}
+def side(name, end, begin=0):
+    return {f"q{number}": f"{name} answer {number}" for number in range(begin, end)}
 
+
+def test_compare_checks_before_it_goes_on(tmp_path):
     judge, folder = Server(Simulated(noise=0.2)), tmp_path / "run"
-    compare(side("old"), side("new"), "better", judge=judge, out=folder, budget=30)
+    compare(side("old", 40), side("new", 40), "better", judge=judge, out=folder, budget=30)
     age(folder)
     stored = len(read_judgements(folder))
     judge.now = Simulated(noise=0.2, bias=1.5)
-    duel = compare(side("old"), side("new"), "better", judge=judge, out=folder, stop=False)
+    duel = compare(side("old", 40), side("new", 40), "better", judge=judge, out=folder, stop=False)
     voices = [one.question.voice for one in read_judgements(folder)]
     assert voices.count("api/any until 2025-06-01") == stored
     assert voices.count("api/any") == 80
@@ -371,20 +372,17 @@ def test_compare_checks_before_it_goes_on(tmp_path):
     # Where the answer is sure already, nothing is asked, so nothing is checked.
     age(folder)
     before = len(judge.asked)
-    compare(side("old"), side("new"), "better", judge=judge, out=folder, stop=False)
+    compare(side("old", 40), side("new", 40), "better", judge=judge, out=folder, stop=False)
     assert len(judge.asked) == before
 
 
 @pytest.mark.parametrize("since", [0, 20])
 def test_compare_with_more_inputs_asks_a_changed_judge_again(tmp_path, since):
-    def side(name, begin, end):
-        return {f"q{number}": f"{name} answer {number}" for number in range(begin, end)}
-
     judge, folder = Server(Simulated(noise=0.2)), tmp_path / "run"
-    compare(side("old", 0, 20), side("new", 0, 20), "better", judge=judge, out=folder)
+    compare(side("old", 20), side("new", 20), "better", judge=judge, out=folder)
     age(folder)
     judge.now = Simulated(noise=0.2, bias=2.0)
-    now = side("old", since, 60), side("new", since, 60)
+    now = side("old", 60, since), side("new", 60, since)
     duel = compare(*now, "better", judge=judge, out=folder)
     assert np.mean(duel.first) - np.mean(duel.second) > 0.3
     assert duel.asked > 10
@@ -394,14 +392,14 @@ def test_compare_with_more_inputs_asks_a_changed_judge_again(tmp_path, since):
 
 
 def test_a_comparison_without_an_answer_has_no_verdict():
-    one, other = ({f"q{number}": f"{name} {number}" for number in range(4)} for name in "AB")
+    one, other = (side(name, 4) for name in "AB")
     with pytest.raises(RunError, match="budget"):
         compare(one, other, "better", judge=Priced(Simulated()), budget="$0.01")
 
 
 def test_a_comparison_that_is_sure_is_not_checked(tmp_path):
     quality = {name: float(name == "B") for name in "AB"}
-    one, other = ({f"q{number}": f"{name} {number}" for number in range(60)} for name in "AB")
+    one, other = (side(name, 60) for name in "AB")
     judge, folder = Server(Simulated(scores=quality, noise=0.1, strength=3.0)), tmp_path / "run"
     assert compare(one, other, "better", judge=judge, out=folder).side == 1
     age(folder)
@@ -424,12 +422,9 @@ def test_the_command_checks_a_run_and_one_that_grows_asks_past_the_cache(run, tm
         assert (same.returncode, len(api.asked) - before) == (0, 40)
         assert "no change" in same.stdout
         none = run(tmp_path, ["runs", "--check", "run"])
-        assert none.returncode == 2
-        assert "--judge" in none.stderr
-        assert "local/smollm2" not in none.stderr
+        assert (none.returncode, "--judge" in none.stderr, "smollm2" in none.stderr) == (2, True, False)
         wrong = run(tmp_path, ["runs", "--check", "run", "--judge", "openai/other", "--base-url", api.url])
-        assert wrong.returncode == 2
-        assert "openai/any" in wrong.stderr
+        assert (wrong.returncode, "openai/any" in wrong.stderr) == (2, True)
         answer[0] = prefers(-0.3)
         changed = run(tmp_path, ["runs", "--check", "run", *judge])
         assert changed.returncode == 6, changed.stderr
@@ -437,7 +432,7 @@ def test_the_command_checks_a_run_and_one_that_grows_asks_past_the_cache(run, tm
         assert "16 calls more" in run(tmp_path, ["rank", "more.jsonl", *asked, "--dry-run"]).stdout
         grown = run(tmp_path, ["rank", "more.jsonl", *asked])
         assert grown.returncode == 0, grown.stderr
-        assert "openai/any: the judge has changed" in grown.stderr
+        assert "openai/any: the judge" in grown.stderr
         assert run(tmp_path, ["fit", "run"]).returncode == 0
         assert run(tmp_path, ["runs", "--report", "run"]).returncode == 0
     kept = read_judgements(tmp_path / "run")

@@ -16,22 +16,23 @@ from scipy.special import logsumexp
 
 import comparo
 from comparo import Comparisons, ComparisonsError, Judgement, Question, StoreError, fit, load_judge
-from comparo.data.lineups import CLEAR
-from comparo.data.wordings import LETTERS
-from comparo.log.database import open_database
-from comparo.model.inference.soft import Soft
-from comparo.run.pilot import rate
-from comparo.selection.lineups import LineupSelector
 from inside import (
+    CLEAR,
+    LETTERS,
     LIMITS,
     WORDINGS,
     BradleyTerry,
     Graph,
+    LineupSelector,
     Rest,
+    Soft,
     Store,
     criterion_prompt,
     key_of,
+    open_database,
     quiet_fit,
+    rate,
+    read_configuration,
     read_judgements,
     repair,
 )
@@ -464,7 +465,7 @@ def test_auto_takes_what_shows_most(noise, chosen, tmp_path):
     lineup = ranking.comparisons.lineup
     size = 2 if lineup is None else int(lineup["size"].max())
     assert size in chosen
-    kept = comparo.log.store.read_configuration(tmp_path / "run")["lineup"]
+    kept = read_configuration(tmp_path / "run")["lineup"]
     assert kept["texts"] == size
     assert kept["rates"][str(size)] >= 0.5 * max(kept["rates"].values())
 

@@ -13,10 +13,17 @@ import pytest
 import comparo
 from benchmarks import grades as benchmark
 from comparo import Comparisons, WrongFolderError
-from comparo.ranking.ranks import components
-from comparo.report.making import facts
-from comparo.run.linking import link
-from inside import Simulated, Storage, list_runs, quiet_fit, read_judgements, read_record
+from inside import (
+    Simulated,
+    Storage,
+    components,
+    facts,
+    link,
+    list_runs,
+    quiet_fit,
+    read_judgements,
+    read_record,
+)
 
 SCORE = np.linspace(-15, 15, 30)[np.random.default_rng(3).permutation(30)]
 
@@ -122,8 +129,7 @@ def test_the_command_links_a_run_to_another(run, tmp_path):
     assert run(tmp_path, [*asked, "--report", "page.html"]).returncode == 0
     for flags in (["--leaderboard"], ["--powered"], ["--link", "this.csv"], ["--method", "win-ratio"]):
         refused = run(tmp_path, [*asked, *flags])
-        assert "link" in refused.stderr
-        assert refused.returncode == 2
+        assert (refused.returncode, "link" in refused.stderr) == (2, True)
 
 
 def test_texts_are_common_whether_their_ids_are_numbers_or_text_and_all_answers_count(run, tmp_path):
@@ -206,7 +212,7 @@ def test_a_linked_run_continues_is_reported_and_keeps_anchors(first, tmp_path):
     assert [one.link for one in list_runs(tmp_path)] == [str(first.resolve())]
     without = comparo.rank(SECOND, "better", judge=JUDGE, out=out)
     assert without.grown.link.error == pytest.approx(whole.grown.link.error)
-    with pytest.raises(WrongFolderError, match="is linked to"):
+    with pytest.raises(WrongFolderError, match="linked"):
         rank_linked(SECOND, out, out=out)
 
 
@@ -267,7 +273,7 @@ def test_rank_links_a_run_by_the_command(run, tmp_path):
     assert run(tmp_path, ["rank", "old.jsonl", *asked, "--out", "old"]).returncode == 0
     linked_run = ["rank", "new.jsonl", *asked, "--link", "old"]
     said = run(tmp_path, [*linked_run, "--dry-run"]).stdout
-    assert "8 of 20 items are new" in said
+    assert "8 of 20 items" in said
     document = json.loads(run(tmp_path, [*linked_run, "--format", "json"]).stdout)
     assert document["link"]["error"] > 0
     assert len(document["growth"]["new"]) == 8
@@ -275,8 +281,7 @@ def test_rank_links_a_run_by_the_command(run, tmp_path):
     assert re.search(r"Linked by \d+ common texts", table)
     assert len(list_runs(tmp_path / "comparo-runs")) == 1
     refused = run(tmp_path, ["rank", "new.jsonl", "--criterion", "worse", *asked[2:], "--link", "old"])
-    assert refused.returncode == 2
-    assert "--link" in refused.stderr
+    assert (refused.returncode, "--link" in refused.stderr) == (2, True)
 
 
 @pytest.mark.long

@@ -14,8 +14,8 @@ import pytest
 from packaging.requirements import Requirement
 
 import comparo
-from comparo.cli.app import COMMANDS, load_command, summary
 from conftest import FILES, LONG_EXAMPLES, LONG_PAGES, TOGETHER
+from inside import COMMANDS, load_command, summary
 from split import one_short
 
 ROOT = Path(__file__).parents[1]

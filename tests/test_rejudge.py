@@ -64,7 +64,7 @@ def test_a_stopped_rejudging_goes_on_and_asks_what_was_added_since(first, tmp_pa
     rejudge(first, judge, out=tmp_path / "new")
     assert judge.count == 48
     assert calls(read_judgements(tmp_path / "new")) == {"told/ana": 288, "told/bo": 288}
-    with pytest.raises(StoreError, match="holds another run"):
+    with pytest.raises(StoreError, match="another run"):
         rejudge(first, told("cy"), out=tmp_path / "new")
 
 
@@ -97,7 +97,7 @@ def test_contexts_failures_and_money(tmp_path):
     assert 0.9 < sum(one.cost for one in kept if one.cost > 0) <= 1.01
     assert found.questions <= 101
     assert not math.isnan(found.spearman)
-    with pytest.raises(ValueError, match="needs the judge's price"):
+    with pytest.raises(ValueError, match="price"):
         rejudge(tmp_path / "run", told("bo"), budget="$1")
 
 
@@ -120,11 +120,7 @@ def test_the_command_prints_the_consensus_and_the_agreement(run, tmp_path):
     assert (tmp_path / "run-by-simulated-hard" / "report.html").stat().st_size > 10_000
     wrong = run(tmp_path, (*other, "--judge", "simulated/soft"))
     assert (wrong.returncode, "asks one judge" in wrong.stderr) == (2, True)
-    for wrong, said in (
-        ("--criterion", "its own texts"),
-        ("--items", "leave --items out"),
-        ("--format", "is not one of"),
-    ):
+    for wrong, said in (("--criterion", "its own"), ("--items", "--items"), ("--format", "'jsonl'")):
         refused = run(tmp_path, (*other, wrong, "jsonl"))
         assert (refused.returncode, said in refused.stderr) == (2, True)
 

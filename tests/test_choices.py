@@ -234,6 +234,26 @@ def test_messages_are_what_choices_say_without_the_prior():
     assert x * precision == pytest.approx([b[-1] - border @ np.linalg.solve(inner, b[:-1])], rel=1e-6)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("calls", [32, 64])
+def test_with_strong_slots_the_text_ranked_first_is_covered(calls):
+    """Scores are drawn to their mean, so the truly best text is covered less often, as by every posterior."""
+    covered, first = [], []
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        scores, rows = rng.standard_normal(16), []
+        for _ in range(calls):
+            shown = rng.choice(16, 4, replace=False)
+            order = shown[np.argsort(-(scores[shown] + np.array([4.0, 1.0, -1.0, -4.0]) + rng.gumbel(size=4)))]
+            rows.append({"items": shown.tolist(), "order": ">".join(map(str, order))})
+        ranking = fit(rows)
+        truth = scores[ranking.graph.item] - scores.mean()
+        covered.append((ranking.low < truth) & (truth < ranking.high))
+        first.append(covered[-1][np.argmax(ranking.scores)])
+    assert np.mean(covered) > 0.89
+    assert np.mean(first) > 0.95 - 3 * np.sqrt(0.95 * 0.05 / len(first))
+
+
 def test_the_end_is_checked_by_the_gradient():
     """At the end, each difference has the moments that its answers give it, whatever the last step was."""
     data = as_data("sure judge")

@@ -10,9 +10,18 @@ from typing import Any
 import comparo.run.batch_transport as courier
 from comparo import Items, Judgement, Ranking, load_judge
 from comparo.log.questions import BatchStore
-from comparo.run.batch import BatchRun, check_batch
-from comparo.run.batch_transport import Pauses
-from inside import DEFAULT_WORDING, Budget, Store, Task, criterion_prompt, key_of, read_judgements
+from inside import (
+    DEFAULT_WORDING,
+    BatchRun,
+    Budget,
+    Pauses,
+    Store,
+    Task,
+    check_batch,
+    criterion_prompt,
+    key_of,
+    read_judgements,
+)
 
 QUICK = Pauses(first=0.01, longest=0.02, settle=0.1, full=0.01)
 SIZE, CALLS = 8, 40

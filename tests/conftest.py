@@ -47,8 +47,7 @@ TIERS = {
     "cluster": "ray",
     "judges": """hf_judge judges label_tokens single_failures openai_judge openai_faults models tree_attention verdicts
         anthropic_judge gemini_judge hosted_judges function_judge providers judge_command batch batch_endpoints
-        vllm_judge reliability vote vote_lineups vote_server guides documented_commands criteria_judges
-        inspect_scorer""",
+        vllm_judge reliability vote vote_lineups vote_server guides documented_commands criteria_judges""",
     "browser": "report_browser vote_browser notebook",
     "recorded": "recorded",
     "package": "wheel",

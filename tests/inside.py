@@ -7,19 +7,21 @@ from comparo.data.documents import CELL, guarded, unguarded
 from comparo.data.formats import CHUNK, csv_text, read_columns, write_columns
 from comparo.data.items import read_items
 from comparo.data.lineups import CLEAR
-from comparo.data.prompts import Rest, criterion_prompt
+from comparo.data.probes import find_injections, injection_sentence
+from comparo.data.prompts import Rest, choose_prompt, criterion_prompt, defuse
 from comparo.data.run_folder import DATABASE, encode, key_of
 from comparo.data.sheets import read_several, sheet_columns, write_sheets
 from comparo.data.text_features import contrasts, styles
 from comparo.data.wordings import DEFAULT_WORDING, LETTERS, WORDINGS
-from comparo.judges.chat import Chat, digest_of
-from comparo.judges.labels import TextSpellings, label_probability
+from comparo.judges.chat import Chat, Encoded, digest_of
+from comparo.judges.labels import TextSpellings, common_prefix, label_probability
 from comparo.judges.prices import Price
 from comparo.judges.protocol import Several, about
 from comparo.judges.simulated import Simulated
+from comparo.judges.verdicts import read_logprobs, token_positions
 from comparo.log.cache import SCHEMA as CACHE_SCHEMA
 from comparo.log.database import open_database
-from comparo.log.folders import choose_folder, list_runs
+from comparo.log.folders import choose_folder, list_runs, waiting_for
 from comparo.log.repair import PAGE, repair, repair_cache
 from comparo.log.store import Store, count_judgements, read_configuration, read_judgements, stored_items
 from comparo.methods import METHODS, quiet_fit
@@ -45,6 +47,8 @@ from comparo.ranking.self_consistency import count_flips
 from comparo.report.making import facts
 from comparo.report.page import render
 from comparo.report.record import read_record
+from comparo.run.batch import BatchRun, check_batch
+from comparo.run.batch_transport import Pauses
 from comparo.run.budget import Budget
 from comparo.run.cached_judge import CachedJudge, head_of, key_of_answer, remembering
 from comparo.run.check import UNFINISHED, check

@@ -24,12 +24,11 @@ from typer.testing import CliRunner
 
 from comparo import ComparisonsError, JudgeError, RunError, StoreError
 from comparo.cli.app import app
-from inside import key_of, read_judgements
+from inside import DATABASE, PAGE, key_of, read_judgements
 from processes import Forked
 from servers import Api, Reply, Request, is_probe, tokens
 
 CONCURRENCY = 16
-DATABASE, PAGE = "judgements.db", 4096  # bytes of a page
 # What may have happened to a cache, each kind with what does it: SQL, or the bytes and where they begin.
 VALUES = {
     **{f"p is {value}": f"UPDATE answers SET p = {value}" for value in ("-0.1", "1.5", "'x'", "x'00'")},

@@ -13,9 +13,7 @@ from batch_faults import ENDPOINTS, KINDS, LINED_UP, meet
 from batch_runs import CALLS, SIZE, answers, check_whole, go, task, texts, work
 from batch_server import jsonl
 from comparo import JudgeError, PendingError, RunError
-from comparo.log.folders import waiting_for
-from comparo.run.batch import check_batch
-from inside import Run, Storage, Store, list_runs, read_judgements
+from inside import Run, Storage, Store, check_batch, list_runs, read_judgements, waiting_for
 from processes import CONTEXT
 from servers import KEY, Reply
 from split import one_short

@@ -7,9 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from comparo import Items, JudgeError, Question, load_judge
-from comparo.judges import FunctionJudge, as_judge
-from inside import Budget, Run, Store, Task, criterion_prompt
+from comparo import JudgeError, Question, rank
+from comparo.judges import as_judge
 
 ASKED = Question("ana", "bo", "c", "A long story.", "Short.", "About cats.")
 
@@ -59,7 +58,7 @@ def test_numbers_of_all_kinds_are_probabilities(value, p):
 def test_what_is_no_probability_is_a_failed_judgement(value):
     answer = one(lambda _first, _second: value)
     assert answer.failed
-    assert "not a probability" in answer.error
+    assert "returned" in answer.error
 
 
 def test_what_a_function_raises_is_a_failed_judgement():
@@ -73,26 +72,27 @@ def test_what_a_function_raises_is_a_failed_judgement():
     def gone(_first, _second):
         raise JudgeError("the model is gone; start it again")
 
-    with pytest.raises(JudgeError, match="start it again"):
+    with pytest.raises(JudgeError, match="gone"):
         one(gone)
 
 
-def test_what_cannot_be_a_judge_is_said_at_once():
-    async def later(_first, _second):
-        return 0.5
+async def later(_first, _second):
+    return 0.5
 
-    with pytest.raises(TypeError, match="asynchronous"):
-        as_judge(later)
-    with pytest.raises(TypeError, match="requires 4 arguments"):
-        as_judge(lambda _a, _b, _c, _d: 0.5)
-    with pytest.raises(TypeError, match="requires 0 arguments"):
-        as_judge(lambda: 0.5)
-    with pytest.raises(TypeError, match=r"give .*, Counting\(…\)"):
-        as_judge(Counting)
-    with pytest.raises(TypeError, match="None is not a judge"):
-        as_judge(None)
-    judge = load_judge("simulated/soft")
-    assert as_judge(judge) is judge
+
+@pytest.mark.parametrize(
+    ("judge", "said"),
+    [
+        (later, "asynchronous"),
+        (lambda _a, _b, _c, _d: 0.5, "4 arguments"),
+        (lambda: 0.5, "0 arguments"),
+        (Counting, r"Counting\(…\)"),
+        (None, "None"),
+    ],
+)
+def test_what_cannot_be_a_judge_is_said_at_once(judge, said):
+    with pytest.raises(TypeError, match=said):
+        as_judge(judge)
 
 
 def test_a_function_is_known_by_name_and_code():
@@ -120,8 +120,6 @@ def test_the_code_is_told_the_same_way_in_every_process():
 
 
 def test_a_run_by_a_function():
-    items = Items.of({name: "x" * (number + 1) for number, name in enumerate("abcdef")})
-    judge = FunctionJudge(lambda first, second: len(first) / (len(first) + len(second)))
-    task = Task(items, criterion_prompt("longer"), judge, Budget.of("4n"))
-    ranking = Run(task, Store(None, task.identity)).go()
+    texts = {name: "x" * (number + 1) for number, name in enumerate("abcdef")}
+    ranking = rank(texts, "longer", judge=lambda one, other: len(one) / (len(one) + len(other)), budget="4n")
     assert ranking.to_columns()["item"].tolist() == list("fedcba")

@@ -4,10 +4,10 @@ import itertools
 import json
 import math
 import os
-import re
 import shutil
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import accelerate
@@ -20,13 +20,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from comparo import JudgeError, Prompt, Question, load_judge
-from comparo.data.wordings import LETTERS
 from comparo.judges import hf
-from comparo.judges.chat import Encoded
-from comparo.judges.hf import network
-from comparo.judges.hf.network import PromptBatcher
-from comparo.judges.labels import common_prefix
-from inside import Chat, criteria_prompt, criterion_prompt
+from inside import LETTERS, Chat, Encoded, Rest, common_prefix, criteria_prompt, criterion_prompt
 from split import one_short
 
 PROMPT = criterion_prompt("more natural", kind="Response", context="Dialogue")
@@ -38,19 +33,23 @@ CHAT = (
 
 
 def make_tokenizer(*, end: bool = False, chat: str | None = CHAT) -> PreTrainedTokenizerFast:
-    """Byte-level BPE trained on the spot; it begins every text with <s>, or ends it with </s> as T5's does."""
+    """Byte-level BPE; it begins every text with <s>, or ends it with </s> as T5's does."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
+    single, token = ("$A </s>", ("</s>", 2)) if end else ("<s> $A", ("<s>", 1))
+    tokenizer.post_processor = processors.TemplateProcessing(single=single, special_tokens=[token])
+    return trained(tokenizer, pre_tokenizers.ByteLevel.alphabet(), chat)
+
+
+def trained(tokenizer: Tokenizer, alphabet: list[str], chat: str | None = CHAT) -> PreTrainedTokenizerFast:
+    """A tokenizer of 420 tokens, trained on the spot."""
     special = ["<pad>", "<s>", "</s>", "<|user|>", "<|assistant|>"]
     lines = [PROMPT.template, *(" ".join(WORDS[start:]) for start in range(len(WORDS)))]
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
         vocab_size=420, special_tokens=special, initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator(lines * 3, trainer)
-    single, token = ("$A </s>", ("</s>", 2)) if end else ("<s> $A", ("<s>", 1))
-    tokenizer.post_processor = processors.TemplateProcessing(single=single, special_tokens=[token])
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="<pad>", model_max_length=512
     )
@@ -139,32 +138,40 @@ def written(question: Question) -> str:
     return f"Dialogue: {question.context_text}\n\n{texts}{asked}"
 
 
+def next_logs(model, tokenizer, question: Question, after: Sequence[str] = ()) -> torch.Tensor:
+    """The model's own log-probabilities of the next token after tokens, one prompt at a time, written by hand."""
+    tokens = tokenizer.convert_tokens_to_ids([*after])
+    assert None not in tokens
+    if model.config.is_encoder_decoder:
+        start = [0, *tokenizer("Response", add_special_tokens=False)["input_ids"], *tokens]
+        inputs = {"input_ids": tokenizer(written(question))["input_ids"], "decoder_input_ids": start}
+    else:
+        chat = f"<s><|user|>\n{written(question)}</s>\n<|assistant|>\nResponse"
+        inputs = {"input_ids": [*tokenizer(chat, add_special_tokens=False)["input_ids"], *tokens]}
+    with torch.inference_mode():
+        logits = model(**{name: torch.tensor([ids]) for name, ids in inputs.items()}).logits[0, -1]
+    return torch.log_softmax(logits.double(), dim=0)
+
+
 def next_tokens(path: Path, questions: list[Question]) -> Iterator[dict[str, float]]:
-    """The model's own probabilities of the next token, one prompt at a time, written by hand."""
+    """The probability of each token that may come next, for each question."""
     tokenizer = AutoTokenizer.from_pretrained(path)
     vocabulary = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
     encoder = tokenizer.chat_template is None
     model = (AutoModelForSeq2SeqLM if encoder else AutoModelForCausalLM).from_pretrained(path)
     for question in questions:
-        if encoder:
-            start = [0, *tokenizer("Response", add_special_tokens=False)["input_ids"]]
-            inputs = {"input_ids": tokenizer(written(question))["input_ids"], "decoder_input_ids": start}
-        else:
-            chat = f"<s><|user|>\n{written(question)}</s>\n<|assistant|>\nResponse"
-            inputs = {"input_ids": tokenizer(chat, add_special_tokens=False)["input_ids"]}
-        with torch.inference_mode():
-            logits = model(**{name: torch.tensor([ids]) for name, ids in inputs.items()}).logits[0, -1]
-        yield dict(zip(vocabulary, torch.softmax(logits.double(), dim=0).tolist(), strict=False))
+        yield dict(zip(vocabulary, next_logs(model, tokenizer, question).exp().tolist(), strict=False))
+
+
+def spellings(label: str) -> list[str]:
+    return [label, label.lower(), f"Ġ{label}", f"Ġ{label.lower()}"]
 
 
 def by_hand(path: Path, questions: list[Question]) -> np.ndarray:
     """A row of p and mass for each question."""
     rows = []
     for tokens in next_tokens(path, questions):
-        first, second = (
-            sum(tokens.get(word, 0.0) for word in (label, label.lower(), f"Ġ{label}", f"Ġ{label.lower()}"))
-            for label in "AB"
-        )
+        first, second = (sum(tokens.get(word, 0.0) for word in spellings(label)) for label in "AB")
         rows.append((first / (first + second), first + second))
     return np.array(rows)
 
@@ -260,13 +267,19 @@ def test_a_shared_prefix_is_read_once(folder):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "reusable"), [("llama", True), ("window", True), ("recurrent", False), ("t5", False)])
-def test_only_keys_and_values_are_shared(name, reusable, folder):
+@pytest.mark.parametrize(
+    ("name", "reusable", "longest"),
+    [("llama", True, 512), ("window", True, 512), ("recurrent", False, None), ("t5", False, 4096)],
+)
+def test_only_keys_and_values_are_shared_and_the_window_is_at_most_the_models(name, reusable, longest, folder):
     assert hf.load(str(folder(name)), device="cpu")._network.reusable is reusable
+    if longest is not None:
+        assert hf.load(str(folder(name)), device="cpu", window=4096).settings["window"] == longest
+        assert hf.load(str(folder(name)), device="cpu").settings["window"] == 512
 
 
 def test_sharing_pays_where_it_saves_more_than_its_passes_cost():
-    batches = PromptBatcher(None, 4096, pass_tokens=100)
+    batches = hf.network.PromptBatcher(None, 4096, pass_tokens=100)
     assert batches.pays(questions=3, shared=101, kept=False)
     assert not batches.pays(questions=2, shared=101, kept=False)
     assert batches.pays(questions=1, shared=101, kept=True)
@@ -276,33 +289,24 @@ def test_sharing_pays_where_it_saves_more_than_its_passes_cost():
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # on a processor without bfloat16, torch takes a slower way
 def test_the_head_of_a_bfloat16_model_runs_in_float32(folder):
-    questions = some_questions()
-    got = asked(hf.load(str(folder("tied")), device="cpu", dtype="bfloat16", batch=1), questions)[:, 0]
-    rounded = asked_by_body(folder("tied"), questions, head=torch.bfloat16)
-    np.testing.assert_allclose(got, asked_by_body(folder("tied"), questions, head=torch.float32), atol=1e-6)
-    assert np.abs(got - rounded).max() > 1e-4
-
-
-def asked_by_body(path: Path, questions: list[Question], head: torch.dtype) -> np.ndarray:
-    """p for each question from the hidden state of a bfloat16 model and the two rows of its head, in a type."""
+    path, questions = folder("tied"), some_questions()
     tokenizer = AutoTokenizer.from_pretrained(path)
     model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16)
     vocabulary = tokenizer.get_vocab()
-    ids = [
-        [vocabulary[word] for word in (label, label.lower(), f"Ġ{label}", f"Ġ{label.lower()}") if word in vocabulary]
-        for label in "AB"
-    ]
-    found = []
+    ids = [[vocabulary[word] for word in spellings(label) if word in vocabulary] for label in "AB"]
+    exact, rounded = [], []
     for question in questions:
         chat = f"<s><|user|>\n{written(question)}</s>\n<|assistant|>\nResponse"
+        inputs = tokenizer(chat, add_special_tokens=False, return_tensors="pt")
         with torch.inference_mode():
-            hidden = model.model(**tokenizer(chat, add_special_tokens=False, return_tensors="pt")).last_hidden_state[
-                0, -1
-            ]
-            logits = (model.lm_head.weight.to(head) @ hidden.to(head)).double()
-        first, second = (logits[label].exp().sum() for label in ids)
-        found.append((first / (first + second)).item())
-    return np.array(found)
+            hidden = model.model(**inputs).last_hidden_state[0, -1]
+            for found, head in ((exact, torch.float32), (rounded, torch.bfloat16)):
+                logits = (model.lm_head.weight.to(head) @ hidden.to(head)).double()
+                first, second = (logits[label].exp().sum() for label in ids)
+                found.append((first / (first + second)).item())
+    got = asked(hf.load(str(path), device="cpu", dtype="bfloat16", batch=1), questions)[:, 0]
+    np.testing.assert_allclose(got, exact, atol=1e-6)
+    assert np.abs(got - rounded).max() > 1e-4
 
 
 def test_what_does_not_fit_the_window_is_cut_and_counted(folder):
@@ -314,7 +318,7 @@ def test_what_does_not_fit_the_window_is_cut_and_counted(folder):
     assert 2000 < cut.cut < 3000
     assert 90 < cut.tokens_in <= 100
     [failed] = hf.load(str(folder("llama")), device="cpu", window=20).judge([short], PROMPT)
-    assert "a window of 20 tokens" in failed.error
+    assert "20 tokens" in failed.error
     assert math.isnan(failed.p)
 
 
@@ -323,14 +327,8 @@ def test_a_map_of_devices_is_passed_on(folder):
     judge = hf.load(str(folder("llama")), device_map={"": "cpu"})
     np.testing.assert_allclose(asked(judge, questions)[:, 0], by_hand(folder("llama"), questions)[:, 0], atol=1e-4)
     model = AutoModelForCausalLM.from_pretrained(folder("llama"))
-    with pytest.raises(JudgeError, match=r"no room .*output head"):
-        network.Network(accelerate.cpu_offload(model, execution_device=torch.device("cpu")))
-
-
-def test_the_window_is_the_models(folder):
-    assert hf.load(str(folder("llama")), device="cpu", window=4096).settings["window"] == 512
-    assert hf.load(str(folder("t5")), device="cpu").settings["window"] == 512
-    assert hf.load(str(folder("t5")), device="cpu", window=4096).settings["window"] == 4096
+    with pytest.raises(JudgeError, match="output head"):
+        hf.network.Network(accelerate.cpu_offload(model, execution_device=torch.device("cpu")))
 
 
 def test_special_tokens_in_a_text_are_text(folder):
@@ -376,34 +374,40 @@ def test_questions_are_pulled_as_they_are_needed(folder):
     assert len(list(stream)) == 19
 
 
-def test_a_batch_that_memory_does_not_hold_is_halved(folder, monkeypatch, caplog):
+@pytest.mark.parametrize(("way", "method"), [("auto", "_logits"), ("tree", "_tree_logits")])
+def test_a_batch_that_memory_does_not_hold_is_halved(way, method, folder, monkeypatch, caplog):
     questions = some_questions()
-    judge = hf.load(str(folder("llama")), device="cpu")
-    expected, logits, sizes = asked(judge, questions), judge._network._logits, []
+    judge = hf.load(str(folder("grouped")), device="cpu", reuse=way)
+    expected, logits, sizes = asked(judge, questions), getattr(judge._network, method), []
 
-    def scarce(shared, rows, *more):
+    def scarce(*arguments):
+        rows = arguments[0].ends if way == "tree" else arguments[1]
         sizes.append(len(rows))
         if len(rows) > 3:
             raise torch.OutOfMemoryError
-        return logits(shared, rows, *more)
+        return logits(*arguments)
 
-    monkeypatch.setattr(judge._network, "_logits", scarce)
+    monkeypatch.setattr(judge._network, method, scarce)
     np.testing.assert_allclose(asked(judge, questions), expected, atol=1e-4)
     assert sizes == [12, 6, 3, 3, 6, 3, 3]
-    assert re.search("out of memory .*12 questions", caplog.text)
+    assert "out of memory at 12" in caplog.text
     sizes.clear()
     asked(judge, questions)
-    assert max(sizes) < 6
-    monkeypatch.setattr(judge._network, "_logits", lambda *_: exec("raise torch.OutOfMemoryError"))
-    with pytest.raises(JudgeError, match="does not hold one question"):
+    assert max(sizes) < (12 if way == "tree" else 6)
+    monkeypatch.setattr(judge._network, method, lambda *_: exec("raise torch.OutOfMemoryError"))
+    with pytest.raises(JudgeError, match="one question"):
         asked(judge, questions[:1])
 
 
-def test_logits_that_are_no_numbers_are_a_failure(folder):
+@pytest.mark.parametrize("prompt", [PROMPT, PROMPT.resized(4)])
+def test_logits_that_are_no_numbers_are_a_failure(prompt, folder):
     judge = hf.load(str(folder("llama")), device="cpu")
     judge._network._model.get_output_embeddings().weight.data.fill_(math.nan)
-    [answer] = answers(judge, some_questions(1))
-    assert re.search("logits .*dtype='float32'", answer.error)
+    [question] = some_questions(1)
+    lined_up = replace(question, second=Rest("bcd"), other_texts=("the cat", "the sea"))
+    [answer] = judge.judge([question if prompt is PROMPT else lined_up], prompt)
+    assert "logits" in answer.error
+    assert (answer.lineup, math.isnan(answer.p)) == ("", True)
 
 
 def test_a_judge_says_who_it_is(folder):
@@ -424,20 +428,21 @@ def test_a_judge_says_who_it_is(folder):
     assert answer.seconds > 0
 
 
-def test_a_model_that_is_nowhere_is_named(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("model", "options", "said"),
+    [
+        ("{}/nothing", {}, "{}/nothing"),
+        ("{}/nothing.gguf", {}, "nothing.gguf"),
+        ("{}", {}, "config"),
+        ("nobody/nothing", {}, "nobody/nothing .*network"),
+        ("{}", {"dtype": "double precision"}, "dtype = 'double precision'"),
+        ("{}", {"reuse": "roots"}, "reuse = 'roots' .*auto, tree, true or false"),
+    ],
+)
+def test_a_model_that_is_nowhere_or_an_option_that_cannot_be_is_named(model, options, said, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(JudgeError, match="there is no folder or file"):
-        hf.load(str(tmp_path / "nothing"))
-    with pytest.raises(JudgeError, match="there is no folder or file"):
-        hf.load(str(tmp_path / "nothing.gguf"))
-    with pytest.raises(JudgeError, match=r"check that the folder holds config\.json"):
-        hf.load(str(tmp_path))
-    with pytest.raises(JudgeError, match=r"nobody/nothing .*loaded: .* name .*network"):
-        hf.load("nobody/nothing")
-    with pytest.raises(ValueError, match="dtype = 'double precision'"):
-        hf.load(str(tmp_path), dtype="double precision")
-    with pytest.raises(ValueError, match=r"reuse = 'roots' .*auto, tree, true or false"):
-        hf.load(str(tmp_path), reuse="roots")
+    with pytest.raises(ValueError if options else JudgeError, match=said.format(tmp_path)):
+        hf.load(model.format(tmp_path), **options)
 
 
 def test_weights_that_are_cut_are_one_sentence_before_anything_is_asked(folder, tmp_path):
@@ -445,12 +450,12 @@ def test_weights_that_are_cut_are_one_sentence_before_anything_is_asked(folder, 
     written = struct.pack("<4sIQQ", b"GGUF", 3, 1, 2) + struct.pack("<Q", 20) + b"general.architecture"
     for end in (0, 8, len(written) - 4, len(written)):
         path.write_bytes(written[:end])
-        with pytest.raises(JudgeError, match=r"cut\.gguf could not be loaded: \S.*download it again"):
+        with pytest.raises(JudgeError, match=r"cut\.gguf .*: \S.*again"):
             hf.load(str(path))
     copy = tmp_path / "model"
     shutil.copytree(folder("llama"), copy)
     os.truncate(copy / "model.safetensors", 1000)
-    with pytest.raises(JudgeError, match=r"model could not be loaded: \S.*download them again"):
+    with pytest.raises(JudgeError, match=r"model .*: \S.*again"):
         hf.load(str(copy))
 
 

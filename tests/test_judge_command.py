@@ -3,10 +3,11 @@
 import csv
 import io
 import json
+import math
 
 import pytest
 
-from openai_models import LUNA, O3
+from openai_models import LUNA
 from servers import Api, tokens
 
 YES = tokens({"A": 0.7, "B": 0.3})
@@ -21,7 +22,11 @@ def ask(api):
 
 
 def prepare(folder, ids, contexts=(None,)):
-    rows = [{"id": label, "text": f"Text {label}.", "context_id": context} for context in contexts for label in ids]
+    rows = [
+        {"id": label, "text": f"Text {label}.", "context_id": context, "score": number}
+        for context in contexts
+        for number, label in enumerate(ids)
+    ]
     rows = [{name: value for name, value in row.items() if value is not None} for row in rows]
     (folder / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     pairs = [(context, a, b) for context in contexts for a in ids for b in ids if a != b]
@@ -69,9 +74,8 @@ def test_a_reply_that_csv_cannot_hold_takes_no_other_answer_with_it(run, tmp_pat
     odd.body["choices"][0]["message"]["content"] = "A \ud83d \0 =1+1"
     with Api(odd) as api:
         done = run(tmp_path, command(*ask(api), "--cache", "off"))
-        assert done.returncode == 0, done.stderr
-        assert len(api.asked) == pairs
-    assert len(judged(done.stdout)) == pairs
+    assert done.returncode == 0, done.stderr
+    assert len(judged(done.stdout)) == len(api.asked) == pairs
 
 
 def test_the_judge_is_probed_once_and_what_it_takes_is_kept_in_the_cache(run, tmp_path):
@@ -86,16 +90,33 @@ def test_the_judge_is_probed_once_and_what_it_takes_is_kept_in_the_cache(run, tm
             assert len(api.asked) == pairs  # none of them is refused, since the probe has shown what is
         uncached = run(tmp_path, command(*asked, "--base-url", api.url, "--cache", "off"), **key)
         assert "1 call, 108 tokens, $0.000014" in uncached.stderr
+        refused = run(tmp_path, command(*asked, "--base-url", api.url, "-o", "effort=loud", "-o", "votes=1"), **key)
+        assert len(api.asked) == 2 * pairs
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "effort" in refused.stderr
 
 
-def test_a_setting_that_cannot_work_is_refused_before_the_first_pair(run, tmp_path):
-    prepare(tmp_path, ["number 3", "number 7"])
-    with Api(O3) as api:
-        done = run(
-            tmp_path,
-            command("--judge", "openai/o3", "--base-url", api.url, "-o", "retries=0"),
-            OPENAI_API_KEY="sk-test-0123456",
-        )
-        assert api.asked == []
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "votes=5" in done.stderr
+def test_the_options_of_a_judge_may_be_columns_of_the_items(run, tmp_path):
+    prepare(tmp_path, [0, 1])
+    done = run(tmp_path, command("--judge", "simulated/soft", "-o", "scores=score", "-o", "noise=0"))
+    assert done.returncode == 0, done.stderr
+    assert float(judged(done.stdout)[0]["p"]) == pytest.approx(1 / (1 + math.e))
+    assert "2 judgements" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ("first,second\n0,1\n", "contexts"),
+        ("first,second,context\n0,9,x\n", "row 1"),
+        ("first,second,context\n0,1,z\n", "row 1"),
+        ("one,two\n0,1\n", "'first'"),
+    ],
+)
+def test_wrong_pairs_are_named_before_anything_is_asked(run, tmp_path, pairs, message):
+    prepare(tmp_path, [0, 1], ("x", "y"))
+    (tmp_path / "pairs.csv").write_text(pairs)
+    done = run(tmp_path, command("--judge", "simulated/soft"))
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stdout == ""

@@ -13,9 +13,7 @@ import pytest
 from comparo import Comparisons, Items, JudgeError, Judgement, Prompt, Question, load_judge, rank
 from comparo.cli.demo import WORDS
 from comparo.data.probes import find_injections
-from comparo.judges.labels import spells
-from comparo.judges.local import LlamaCpp
-from inside import Rest, TextSpellings, criteria_prompt, criterion_prompt, label_probability
+from inside import Rest, criteria_prompt, criterion_prompt
 
 PROMPT = criterion_prompt("longer", kind="Text")
 SHORT, LONG = "It rained.", "It rained all day long on the roofs of the small town by the river and on the hills."
@@ -172,22 +170,27 @@ def test_the_embedded_judge_says_what_it_is(caplog):
     with caplog.at_level(logging.WARNING):
         judge = load_judge("local/smollm2", runtime="llama.cpp", window=512, threads=1)
     assert "smoke-test judge" in caplog.text
-    assert isinstance(judge, LlamaCpp)
     assert judge.settings["file"] == "SmolLM2-135M-Instruct.Q4_1.gguf"
     assert judge.chat._key not in json.dumps(judge.settings) + repr(judge)
 
 
-def test_a_file_that_is_no_model_is_one_line(tmp_path):
-    path = tmp_path / "broken.gguf"
-    path.write_bytes(b"GGUF and then nothing")
-    with pytest.raises(JudgeError, match=r"cannot load .*broken\.gguf: .*GGUF"):
-        load_judge(f"local/{path}", runtime="llama.cpp")
-    with pytest.raises(JudgeError, match="is not a file"):
-        load_judge(f"local/{tmp_path}/none.gguf")
-    with pytest.raises(JudgeError, match=r"no model local/gpt; .*smollm2 and local/PATH\.gguf"):
-        load_judge("local/gpt")
-    with pytest.raises(ValueError, match=r"runtime = 'torch' .*auto, llama"):
-        load_judge("local/smollm2", runtime="torch")
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("local/{}/broken.gguf", {"runtime": "llama.cpp"}, r"broken\.gguf"),
+        ("local/{}/none.gguf", {}, r"none\.gguf"),
+        ("local/gpt", {}, r"local/gpt; .*smollm2 and local/PATH\.gguf"),
+        ("local/smollm2", {"runtime": "torch"}, r"runtime = 'torch' .*auto, llama"),
+        ("simulated/", {}, "simulated/soft .*simulated/hard"),
+        ("simulated/bold", {}, "simulated/soft .*simulated/hard"),
+        ("replay/", {}, "replay/PATH"),
+        ("openai/", {}, "model"),
+    ],
+)
+def test_a_name_or_a_file_that_is_no_judge_is_named(name, options, said, tmp_path):
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF and then nothing")
+    with pytest.raises((JudgeError, ValueError), match=said):
+        load_judge(name.format(tmp_path), **options)
 
 
 def test_a_simulated_judge_follows_its_formula():
@@ -221,12 +224,6 @@ def test_hard_answers_are_decisions_with_the_right_share():
     assert statistics.fmean(answers) == pytest.approx(1 / (1 + math.exp(-1)), abs=0.03)
 
 
-@pytest.mark.parametrize("name", ["simulated/", "simulated/bold", "replay/"])
-def test_names_that_are_no_judge_say_what_there_is(name):
-    with pytest.raises(ValueError, match=r"simulated/soft .*simulated/hard|replay/PATH"):
-        load_judge(name)
-
-
 def test_replay_answers_what_was_recorded(tmp_path):
     rows = "context_id,first,second,p\nx,1,2,0.7\nx,1,2,0.8\ny,1,2,0.2\n"
     (tmp_path / "judged.csv").write_text(rows)
@@ -256,66 +253,3 @@ def test_a_failed_judgement_is_no_tie():
     failed = Judgement(Question(1, 2), error="lost")
     assert failed.failed
     assert math.isnan(failed.row()["p"])
-
-
-@pytest.mark.parametrize(
-    ("tokens", "expected"),
-    [
-        ([("A", 0.5), (" a", 0.1), ("B", 0.2), ("C", 0.2)], (0.75, 0.8)),
-        ([("A", 0.9), ("x", 0.05)], (0.9 / 0.95, 0.95)),
-        ([("B", 0.99), ("x", 0.005), ("y", 0.005)], (0.0, 0.99)),
-        ([("Apple", 0.5), ("Be", 0.5)], None),
-    ],
-)
-def test_the_spellings_of_a_label_are_summed(tokens, expected):
-    found = label_probability({(): [(token, math.log(p)) for token, p in tokens]}, TextSpellings(("A", "B")))
-    assert (found and found[:2]) == (None if expected is None else pytest.approx(expected, abs=1e-9))
-
-
-def test_spellings():
-    assert [token for token in ("A", " A", "ĠA", "(A)", "a", "A:", "AB", "", " ") if spells(token, "A")] == [
-        "A", " A", "ĠA", "(A)", "a", "A:",
-    ]  # fmt: skip
-
-
-@pytest.fixture
-def comparo(run, tmp_path):
-    return lambda *arguments: run(tmp_path, arguments)
-
-
-@pytest.fixture
-def files(tmp_path):
-    rows = [{"id": k, "text": f"Text {k}", "context_id": c, "score": k} for c in ("x", "y") for k in range(4)]
-    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    pairs = "first,second,context\n0,1,x\n2,3,x\n1,3,y\n0,2,y\n1,2,y\n"
-    (tmp_path / "pairs.csv").write_text(pairs)
-    return tmp_path
-
-
-def test_judging_as_a_command(comparo, files):
-    judge = ("judge", files / "pairs.csv", "--items", files / "items.jsonl", "--judge", "simulated/soft")
-    done = comparo(*judge, "-o", "scores=score", "-o", "noise=0")
-    assert done.returncode == 0, done.stderr
-    rows = list(csv.DictReader(done.stdout.splitlines()))
-    assert [(row["context"], row["first"], row["second"]) for row in rows][:2] == [("x", "0", "1"), ("x", "2", "3")]
-    assert float(rows[0]["p"]) == pytest.approx(1 / (1 + math.e))
-    (files / "judged.csv").write_text(done.stdout)
-    assert len(Comparisons.read(files / "judged.csv")) == 5
-    assert "5 judgements" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("pairs", "message"),
-    [
-        ("first,second\n0,1\n", "contexts and the pairs have none"),
-        ("first,second,context\n0,9,x\n", "row 1"),
-        ("first,second,context\n0,1,z\n", "row 1"),
-        ("one,two\n0,1\n", "there is no column 'first'"),
-    ],
-)
-def test_wrong_pairs_are_named_before_anything_is_asked(comparo, files, pairs, message):
-    (files / "pairs.csv").write_text(pairs)
-    done = comparo("judge", files / "pairs.csv", "--items", files / "items.jsonl", "--judge", "simulated/soft")
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert done.stdout == ""

@@ -8,23 +8,20 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from comparo import Prompt, load_judge
+from comparo import load_judge
 from comparo.data.lineups import soft_rows
 from comparo.data.prompts import DELIMITER
 from comparo.judges import hf
-from comparo.judges.labels import find_spellings
-from comparo.judges.verdicts import read_logprobs
 from comparo.judges.vllm import VllmJudge
-from inside import Chat, Rest, TextSpellings, criterion_prompt, label_probability
+from inside import Chat, Rest, TextSpellings, criterion_prompt, label_probability, read_logprobs
 from servers import Api
 from servers import tokens as reply_tokens
 from split import one_short
-from test_hf_judge import CHAT, DECODERS, PROMPT, SMALL, WORDS, answers, some_questions, written
+from test_hf_judge import DECODERS, PROMPT, SMALL, answers, next_logs, some_questions, trained
 
-SPECIAL = ["<pad>", "<s>", "</s>", "<|user|>", "<|assistant|>"]
 QWEN = Regex(r"\p{N}| ?[^\s\p{N}]+|\s+(?!\S)|\s+")  # a digit is a piece of its own, and no space goes with it
 
 
@@ -35,8 +32,7 @@ def byte_level() -> PreTrainedTokenizerFast:
         [pre_tokenizers.Split(QWEN, "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    return trained(tokenizer, trainers.BpeTrainer(vocab_size=420, special_tokens=SPECIAL, initial_alphabet=alphabet))
+    return trained(tokenizer, pre_tokenizers.ByteLevel.alphabet())
 
 
 def sentence_piece() -> PreTrainedTokenizerFast:
@@ -46,25 +42,14 @@ def sentence_piece() -> PreTrainedTokenizerFast:
         [pre_tokenizers.Metaspace(prepend_scheme="first"), pre_tokenizers.Digits(individual_digits=True)]
     )
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="first")
-    alphabet = [chr(code) for code in range(32, 127)]
-    return trained(tokenizer, trainers.BpeTrainer(vocab_size=420, special_tokens=SPECIAL, initial_alphabet=alphabet))
-
-
-def trained(tokenizer: Tokenizer, trainer: trainers.BpeTrainer) -> PreTrainedTokenizerFast:
-    lines = [PROMPT.template, *(" ".join(WORDS[start:]) for start in range(len(WORDS)))]
-    trainer.show_progress = False
-    tokenizer.train_from_iterator(lines * 3, trainer)
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="<pad>", model_max_length=512
-    )
-    fast.chat_template = CHAT
-    return fast
+    return trained(tokenizer, [chr(code) for code in range(32, 127)])
 
 
 TOKENIZERS = {"bytes": byte_level(), "pieces": sentence_piece()}
 
 
-def make_model(name: str):
+def make_model(name: str, **biases: float):
+    """A model with random weights, whose head prefers some tokens of the byte-level tokenizer."""
     torch.manual_seed(3)
     if name == "t5":
         config = transformers.T5Config(
@@ -73,22 +58,13 @@ def make_model(name: str):
         return transformers.T5ForConditionalGeneration(config).eval()
     config = DECODERS[name]()
     config.initializer_range = 0.3 if name == "recurrent" else 0.1
-    return transformers.AutoModelForCausalLM.from_config(config).eval()
-
-
-def next_logs(model, tokenizer, question, after: list[str]) -> torch.Tensor:
-    """The log-probabilities of the next token, one prompt at a time, after tokens as the vocabulary writes them."""
-    tokens = tokenizer.convert_tokens_to_ids(after)
-    assert None not in tokens
-    if model.config.is_encoder_decoder:
-        start = [0, *tokenizer("Response", add_special_tokens=False)["input_ids"], *tokens]
-        inputs = {"input_ids": tokenizer(written(question))["input_ids"], "decoder_input_ids": start}
-    else:
-        chat = f"<s><|user|>\n{written(question)}</s>\n<|assistant|>\nResponse"
-        inputs = {"input_ids": [*tokenizer(chat, add_special_tokens=False)["input_ids"], *tokens]}
-    with torch.inference_mode():
-        logits = model(**{name: torch.tensor([ids]) for name, ids in inputs.items()}).logits[0, -1]
-    return torch.log_softmax(logits.double(), dim=0)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    if biases:
+        bias = torch.zeros(SMALL["vocab_size"])
+        for token, height in biases.items():
+            bias[TOKENIZERS["bytes"].get_vocab()[token]] = height
+        model.get_output_embeddings().bias = torch.nn.Parameter(bias)
+    return model
 
 
 def by_hand(model, tokenizer, question, spellings: list[list[str]]) -> float:
@@ -110,6 +86,11 @@ def expected(model, kind, questions, spelled) -> np.ndarray:
         first, second = (by_hand(model, TOKENIZERS[kind], question, spellings) for spellings in spelled)
         rows.append((first / (first + second), first + second))
     return np.array(rows)
+
+
+def test_labels_that_a_model_cannot_tell_apart_are_refused():
+    with pytest.raises(ValueError, match="'漢' and '字'"):  # neither is in the vocabulary
+        Chat(TOKENIZERS["pieces"]).spellings(replace(PROMPT, labels=("漢", "字")))
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
@@ -163,21 +144,11 @@ def test_a_label_that_another_goes_on_from_does_not_count_it():
 
 
 def test_the_reply_is_what_the_model_would_say_as_far_as_it_was_read():
-    tokenizer = TOKENIZERS["bytes"]
-    model = make_model("llama")
-    space, one = tokenizer.convert_tokens_to_ids(["Ġ", "1"])
-    head = model.get_output_embeddings()
-    bias = torch.zeros(SMALL["vocab_size"])
-    bias[space], bias[one] = 90.0, 60.0
-    head.bias = torch.nn.Parameter(bias)
-    judge = hf.judge_with(model, tokenizer, "tiny")
-    [answer] = judge.judge(some_questions(1), replace(PROMPT, labels=("1", "2")))
-    assert (answer.reply, answer.tokens_out) == ("  ", 2)
-    assert answer.mass < 1e-6
-    bias[space] = 0.0
-    [answer] = judge.judge(some_questions(1), replace(PROMPT, labels=("1", "2")))
-    assert (answer.reply, answer.tokens_out) == ("1", 1)
-    assert answer.mass == pytest.approx(1.0)
+    for space, reply, mass in ((90.0, "  ", 0.0), (0.0, "1", 1.0)):
+        judge = hf.judge_with(make_model("llama", Ġ=space, **{"1": 60.0}), TOKENIZERS["bytes"], "tiny")
+        [answer] = judge.judge(some_questions(1), replace(PROMPT, labels=("1", "2")))
+        assert (answer.reply, answer.tokens_out) == (reply, len(reply))
+        assert answer.mass == pytest.approx(mass, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -209,16 +180,10 @@ def test_the_tokens_of_a_label_have_room_in_the_window():
     assert [len(sequence) for sequence in long.sequences] == [100]
 
 
-def test_labels_that_a_model_cannot_tell_apart_are_refused():
-    with pytest.raises(ValueError, match=r"labels 'x' and 'y' .*use A and B"):
-        find_spellings(("x", "y"), ((0,), (0,)), ["?"])
-    with pytest.raises(ValueError, match=r"no token .*'y'"):
-        find_spellings(("x", "y"), ((0,), ()), ["x"])
-
-
 @pytest.mark.parametrize(
     ("read", "labels", "p", "mass"),
     [
+        ({(): [("A", 0.5), (" a", 0.1), ("B", 0.2), ("C", 0.2)]}, ("A", "B"), 0.75, 0.8),
         ({(): [(" ", 0.8), ("1", 0.1)], (" ",): [("1", 0.5), ("2", 0.25)]}, ("1", "2"), 0.5 / 0.7, 0.7),
         # the second label is nowhere: after the space it can have no more than the least that was told there
         ({(): [(" ", 0.8), ("x", 0.1)], (" ",): [("1", 0.9), ("x", 0.01)]}, ("1", "2"), 0.9 / 0.91, 0.728),
@@ -238,10 +203,6 @@ def test_a_probability_of_nothing_is_one_that_was_not_told():
     read = {(): [("A", math.log(0.9)), ("x", math.log(0.05)), ("B", -math.inf)]}
     assert label_probability(read, TextSpellings("AB"))[:2] == pytest.approx((0.9 / 0.95, 0.95))
     assert label_probability({(): [("A", -math.inf)]}, TextSpellings("AB")) is None
-
-
-def test_prompts_may_have_any_two_labels():
-    assert Prompt("{first}{second}", labels=("Summary 1", "Summary 2")).instruction.endswith("Summary 1 or Summary 2.")
 
 
 def positions(*alternatives: dict[str, float]) -> list[tuple[str, list[tuple[str, float]]]]:
@@ -329,12 +290,7 @@ class Engine:
 
 
 def test_the_engine_is_asked_after_every_beginning_of_a_label_and_one_refusal_is_one_failure():
-    tokenizer = byte_level()
-    model = make_model("llama")
-    space, *digits = tokenizer.convert_tokens_to_ids(["Ġ", "1", "2"])
-    bias = torch.zeros(SMALL["vocab_size"])
-    bias[[space, *digits]] = 4.0
-    model.get_output_embeddings().bias = torch.nn.Parameter(bias)
+    tokenizer, model = byte_level(), make_model("llama", **dict.fromkeys("Ġ12", 4.0))
     prompt, questions = replace(PROMPT, labels=("1", "2")), some_questions(5)
     exact = answers(hf.judge_with(model, tokenizer, "tiny"), questions, prompt)
     engine = Engine(model)
@@ -348,7 +304,7 @@ def test_the_engine_is_asked_after_every_beginning_of_a_label_and_one_refusal_is
     tokenizer.add_tokens(["zyzzyva"])
     questions[2] = replace(questions[2], first_text="the zyzzyva", context_text="old house " * 300)
     again = answers(judge, questions, prompt)
-    assert again[2].error.endswith("Token id 420 is out of vocabulary")
+    assert "420" in again[2].error
     assert again[2].cut > 1500
     assert [a.p for a in again[:2] + again[3:]] == pytest.approx([a.p for a in found[:2] + found[3:]], abs=1e-9)
 
@@ -427,10 +383,8 @@ def test_all_texts_of_a_line_up_are_cut_to_the_window():
 
 
 def test_the_engine_answers_line_ups():
-    tokenizer, model, questions = TOKENIZERS["bytes"], make_model("llama"), some_lineups(5)
-    bias = torch.zeros(SMALL["vocab_size"])
-    bias[[tokenizer.get_vocab()[word] for word in ("Ġ", "ĠA", "ĠB", "C", "D")]] = 6.0
-    model.get_output_embeddings().bias = torch.nn.Parameter(bias)
+    model = make_model("llama", **dict.fromkeys(("Ġ", "ĠA", "ĠB", "C", "D"), 6.0))
+    tokenizer, questions = TOKENIZERS["bytes"], some_lineups(5)
     exact = answers(hf.judge_with(model, tokenizer, "tiny"), questions, LINEUP)
     found = answers(VllmJudge("vllm/tiny", {}, Chat(tokenizer, 255), Engine(model), "sampling"), questions, LINEUP)
     np.testing.assert_allclose([shares(a) for a in found], [shares(a) for a in exact], atol=0.05)
@@ -442,15 +396,6 @@ def test_a_label_of_a_line_up_that_was_not_read_has_a_finite_logarithm():
     assert (p, mass) == pytest.approx((0.0, 1.0))
     assert all(math.isfinite(float(share)) for share in said.split("|"))
     assert label_probability({(): [("The", -0.1)]}, TextSpellings("ABC"), 3) is None
-
-
-def test_a_line_up_of_logits_that_are_no_numbers_is_a_failure():
-    judge = hf.judge_with(make_model("llama"), TOKENIZERS["bytes"], "tiny")
-    judge._network._model.get_output_embeddings().weight.data.fill_(math.nan)
-    [answer] = judge.judge(some_lineups(1), LINEUP)
-    assert answer.failed
-    assert answer.lineup == ""
-    assert math.isnan(answer.p)
 
 
 def test_a_sure_line_up_is_no_choice():

@@ -371,11 +371,6 @@ def test_a_part_that_the_server_ignores_or_refuses_is_left_out_from_then_on(repl
 # Options
 
 
-def test_a_model_must_be_named():
-    with pytest.raises(ValueError, match="needs a model"):
-        load_judge("openai/")
-
-
 def test_settings_hold_what_changes_an_answer():
     plain = load_judge("openai/org/tiny", base_url="http://localhost:8000/v1/")
     assert plain.name == "openai/org/tiny"

@@ -11,9 +11,9 @@ from re import _constants as codes  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 
 import comparo
-from comparo.data.prompts import Prompt
+from comparo import Prompt
 from comparo.judges.refusals import read_complaint
-from comparo.judges.verdicts import read_logprobs, token_positions
+from inside import read_logprobs, token_positions
 
 LENGTH = 10_000  # characters: a quadratic search takes 0.2 s and more, a linear one a few ms
 MOST = 0.1  # seconds of CPU time

@@ -1,10 +1,7 @@
 """The documented example of a provider is code that runs."""
 
-import json
 import re
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +9,7 @@ import pytest
 
 import comparo
 from comparo import JudgeError, Prompt, Question, load_judge
+from servers import Api, Reply
 
 PAGE = (Path(__file__).parents[1] / "docs" / "providers.md").read_text(encoding="utf-8")
 PROMPT = Prompt("{first} or {second}?")
@@ -29,30 +27,17 @@ def reward():
     del sys.modules["documented_provider"]
 
 
+def scores(request):
+    """A reward model named length, which fails on a text with an exclamation mark."""
+    if request.body["model"] != "length":
+        return Reply(status=404)
+    return Reply(status=500) if "!" in request.body["text"] else Reply({"score": len(request.body["text"]) / 10})
+
+
 @pytest.fixture
 def server():
-    class Scores(BaseHTTPRequestHandler):
-        def do_POST(self):
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if asked["model"] != "length":
-                self.send_error(404)
-                return
-            if "!" in asked["text"]:
-                self.send_error(500)
-                return
-            body = json.dumps({"score": len(asked["text"]) / 10}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *arguments):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Scores) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/score"
-        server.shutdown()
+    with Api(scores) as api:
+        yield api.url.replace("/v1", "/score")
 
 
 def test_the_example_ranks(reward, server):
@@ -62,15 +47,11 @@ def test_the_example_ranks(reward, server):
 
 
 def test_the_example_keeps_failures_apart_and_stops_where_it_must(reward, server):
-    answers = list(
-        reward.Reward("length", server).judge(
-            [Question(1, 2, first_text="aaaaaaaaaa", second_text=""), Question(1, 3, first_text="a", second_text="b!")],
-            PROMPT,
-        )
-    )
-    assert answers[0].p == pytest.approx(0.7310585786300049)
-    assert answers[1].error == "the server answered 500"
-    with pytest.raises(JudgeError, match="answered 404"):
+    asked = [Question(1, 2, None, "aaaaaaaaaa", ""), Question(1, 3, None, "a", "b!")]
+    good, bad = reward.Reward("length", server).judge(asked, PROMPT)
+    assert good.p == pytest.approx(0.7310585786300049)
+    assert "500" in bad.error
+    with pytest.raises(JudgeError, match="404"):
         list(reward.Reward("other", server).judge([Question(1, 2)], PROMPT))
 
 
@@ -87,5 +68,5 @@ def test_a_provider_of_another_package_is_found_by_its_entry_point(tmp_path, mon
     assert load_judge("theirs/hard", seed=3).settings["seed"] == 3
     with pytest.raises(ValueError, match=r"no option 'sead'; .*seed"):
         load_judge("theirs/hard", sead=3)
-    with pytest.raises(ValueError, match=r"the providers are local, .* theirs"):
+    with pytest.raises(ValueError, match=r"local, .* theirs"):
         load_judge("ours/hard")

@@ -4,9 +4,7 @@ import math
 import os
 import subprocess
 import sys
-import threading
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import torch
@@ -18,6 +16,7 @@ from comparo import JudgeError, Question, load_judge
 from comparo.judges import hf
 from comparo.judges.local import LlamaChat, LlamaCpp
 from inside import criterion_prompt
+from servers import Api, Reply
 from test_hf_judge import DECODERS, PROMPT, SMALL, answers, make_tokenizer, some_questions
 
 LOCAL = criterion_prompt("longer", kind="Text", context="Article")
@@ -42,24 +41,16 @@ def test_what_a_model_cannot_read_fails_alone(options):
     tokenizer.add_tokens([f"filler{number}" for number in range(len(tokenizer), SMALL["vocab_size"])])
     tokenizer.add_tokens(["zyzzyva"])  # of a number that the model has no embedding for
     questions[4] = replace(questions[4], first_text="the zyzzyva sat")
-    found = answers(judge, questions)
-    assert "index out of range in self" in found[4].error
-    assert math.isnan(found[4].p)
-    assert [a.p for a in found[:4] + found[5:]] == pytest.approx(expected[:4] + expected[5:], abs=1e-4)
-
-
-def test_what_cannot_be_written_as_tokens_fails_alone():
-    judge, questions = tiny(), some_questions(6)
-    expected = [answer.p for answer in answers(judge, questions)]
-    tokenizer = judge._chat.tokenizer
     tokenizer.chat_template = (
         "{% if 'unspeakable' in messages[0].content %}{{ raise_exception('no such word') }}{% endif %}"
         + tokenizer.chat_template
     )
-    questions[2] = replace(questions[2], second_text="the unspeakable cat")
+    questions[5] = replace(questions[5], second_text="the unspeakable cat")  # cannot be written as tokens
     found = answers(judge, questions)
-    assert found[2].error.endswith(": TemplateError: no such word")
-    assert [a.p for a in found[:2] + found[3:]] == pytest.approx(expected[:2] + expected[3:], abs=1e-4)
+    assert found[5].error.endswith(": TemplateError: no such word")
+    assert "index out of range" in found[4].error
+    assert math.isnan(found[4].p)
+    assert [a.p for a in found[:4] + found[6:]] == pytest.approx(expected[:4] + expected[6:], abs=1e-4)
 
 
 HOSTILE = ["\ud83d", "half \udc00 a pair", "", "\0", "\x1b[31m", "<|im_end|>", "‮abc", "a" * 20, "\n\n\n", "🧑‍🚀" * 9]
@@ -79,7 +70,7 @@ def test_a_question_that_does_not_fit_fails_alone(llama):
     template = "x " * 230
     long, short = (replace(LOCAL, template=LOCAL.template + words) for words in (template, ""))
     [failed] = llama.judge([Question(1, 2, None, "A.", "B.", "C.")], long)
-    assert failed.error.startswith("a window of 255 tokens ")
+    assert "255 tokens" in failed.error
     [answered] = llama.judge([Question(1, 2, None, "A.", "B.", "C.")], short)
     assert answered.error is None
 
@@ -103,8 +94,7 @@ def test_what_llama_cpp_refuses_fails_alone(llama):
     texts = ["A good text.", "refuse this", "raise this", "this is odd", "Another text."]
     found = answers(judge, [Question(text, -1, None, text, "A text.", "") for text in texts], LOCAL)
     assert [answer.failed for answer in found] == [False, True, True, True, False]
-    assert found[1].error == "local/smollm2: the model refused"
-    assert found[2].error == "local/smollm2: parse error"
+    assert [one.error.partition(": ")[2] for one in found[1:3]] == ["the model refused", "parse error"]
 
 
 @pytest.mark.long
@@ -164,21 +154,6 @@ def test_very_long_texts_are_cut_to_the_window_and_not_to_nothing():
     assert sorted(lengths)[-3] < 100_000  # the whole is measured with its context and without
 
 
-class Proxy(BaseHTTPRequestHandler):
-    """Takes down whatever it is sent."""
-
-    def do_POST(self):
-        self.server.got.append((self.path, dict(self.headers)))
-        self.send_response(502)
-        self.end_headers()
-
-    def do_GET(self):
-        self.do_POST()
-
-    def log_message(self, *arguments):
-        pass
-
-
 @pytest.mark.long
 def test_a_local_judge_uses_no_proxy():
     code = """
@@ -188,15 +163,12 @@ judge = load_judge("local/smollm2", runtime="llama.cpp", window=256, threads=1)
 [answer] = judge.judge([Question(1, 2, None, "A.", "B.")], criterion_prompt("longer"))
 print(answer.error)
 """
-    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
-        server.got = []
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}"
+    with Api(Reply(status=502)) as proxy:
+        address = proxy.url.removesuffix("/v1")
         proxies = dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), address)
         environment = {name: value for name, value in os.environ.items() if name.lower() != "no_proxy"} | proxies
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-        server.shutdown()
-    assert server.got == []
+    assert proxy.requests == []
     assert done.stdout == "None\n", done.stderr
 
 
@@ -205,5 +177,5 @@ def test_a_server_that_is_gone_is_one_sentence(tmp_path):
         listening_address = "http://127.0.0.1:9"
 
     judge = LlamaCpp("local/x", tmp_path / "x.gguf", 256, Gone(), LlamaChat(Gone(), "key", 256))
-    with pytest.raises(JudgeError, match=r"local/x: llama\.cpp "):
+    with pytest.raises(JudgeError, match="local/x"):
         next(judge.judge([Question(1, 2)], LOCAL))

@@ -10,6 +10,7 @@ from inside import criterion_prompt
 
 PROMPT = Prompt("{first}{second}", answer="Summary")
 NUMBERS = Prompt("{first}{second}", labels=("1", "2"), answer="Essay")
+FOUR = Prompt("{first}{second}{third}{fourth}", ("A", "B", "C", "D"), "Summary")
 WORDS = Prompt("{first}{second}", labels=("first", "second"))
 
 CLEAR = [
@@ -144,10 +145,29 @@ def test_without_a_label_there_is_no_verdict(reply):
     assert read_verdict(reply, PROMPT) is None
 
 
-def test_a_reply_of_any_length_is_read_soon():
-    assert read_verdict("A is " * 1_000_000, PROMPT) is None
-    for part in ("<think>", "A ", "is ", "better one is ", "'", "{", "Summary "):
-        assert read_verdict(part * (9_000 // len(part)), PROMPT) is None
+PART = [
+    "<think>",
+    "</think>",
+    "A ",
+    "is ",
+    "better one is ",
+    "'",
+    "{",
+    "Summary ",
+    "C>",
+    "*",
+    "[",
+    "```a",
+    '{"order":',
+    " \n>",
+]
+
+
+@pytest.mark.parametrize("part", PART)
+def test_a_reply_of_any_length_is_read_soon(part):
+    for size in (9_000, LONGEST, 100_000):
+        assert read_order(part * (size // len(part)), FOUR) is None
+        assert size == LONGEST or read_verdict(part * (size // len(part)), PROMPT) is None
 
 
 @pytest.mark.parametrize("prompt", [PROMPT, NUMBERS, WORDS])
@@ -169,9 +189,6 @@ def test_votes_are_softened(verdicts):
         assert 0 < p < 1
         assert mass == (a + b) / len(verdicts)
         assert weight == a + b
-
-
-FOUR = Prompt("{first}{second}{third}{fourth}", ("A", "B", "C", "D"), "Summary")
 
 
 @pytest.mark.parametrize(
@@ -223,12 +240,6 @@ def test_an_order_is_read(reply):
 )
 def test_what_is_no_order_is_not_guessed(reply):
     assert read_order(reply, FOUR) is None
-
-
-@pytest.mark.parametrize("part", ["C>", "*", "[", "Summary ", "<think>", "</think>", "```a", '{"order":', " \n>"])
-def test_hostile_orders_are_read_at_once(part):
-    for size in (LONGEST, 100_000):
-        assert read_order(part * (size // len(part)), FOUR) is None
 
 
 def test_orders_name_the_slots_by_letters():

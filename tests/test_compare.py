@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit
 
 from comparo import ComparisonsError, Items, StoreError, compare, write_report
-from comparo.analysis.sequential import CAUTION, FEW, FIRST, MOST, STEPS, Bets, Bettors, mean_interval
+from comparo.analysis.sequential import CAUTION, FEW, FIRST, LARGEST_STAKE, STEPS, Bets, Bettors, mean_interval
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.data.wordings import AUDITIONED
 from comparo.judges import FunctionJudge
@@ -72,7 +72,7 @@ def naive_capital(x, m, side, error, total):
             math.sqrt(2 * left / ((total - n) * square)),
             (np.sum(away) / (n + 1) - CAUTION * math.sqrt(square / (n + 1))) / square,
         )
-        capital *= 1 + min(stake, MOST / (m if side > 0 else 1 - m)) * side * (x[n] - m)
+        capital *= 1 + min(stake, LARGEST_STAKE / (m if side > 0 else 1 - m)) * side * (x[n] - m)
         found.append(capital)
     return np.array(found)
 

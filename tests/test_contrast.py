@@ -10,7 +10,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from comparo import Items
-from comparo.data.text_features import LEAST, MOST, count_sequences
+from comparo.data.text_features import LEAST_CONTRAST, MOST_ITEMS, count_sequences
 from comparo.model.observations import USUAL, power
 from comparo.selection import Selector
 from inside import contrasts, join, styles
@@ -50,23 +50,23 @@ def test_contrast_is_what_the_formula_of_overlap_leaves(texts):
     texts = [text if text.strip() else "." for text in texts]
     overlap = np.array([[naive_overlap(one, other, texts) for other in texts] for one in texts])
     found = contrasts(items_of([texts]))[0]
-    np.testing.assert_allclose(found, np.maximum(1 - overlap, LEAST), atol=1e-9)
+    np.testing.assert_allclose(found, np.maximum(1 - overlap, LEAST_CONTRAST), atol=1e-9)
     np.testing.assert_array_equal(found, found.T)
-    assert LEAST <= found.min() <= found.max() <= 1.0
+    assert LEAST_CONTRAST <= found.min() <= found.max() <= 1.0
 
 
 def test_contrast_is_least_for_twins_and_grows_with_what_differs():
     base = "the quick brown fox jumps over the lazy dog"
     texts = [base, base.upper(), base.replace("lazy", "sleepy"), "the quick brown cat sits on a mat", "Pi is 3.14159"]
     row = contrasts(items_of([texts]))[0][0]
-    assert row[1] == LEAST
+    assert row[1] == LEAST_CONTRAST
     assert np.all(np.diff(row[1:]) > 0)
     assert row[4] == pytest.approx(1.0, abs=0.05)
 
 
 def test_contrast_serves_every_script_and_leaves_large_contexts_alone():
-    found = contrasts(items_of([["日本語の文章です", "日本語の文章だよ", "全く違うこと"], ["x"] * (MOST + 1)]))
-    assert LEAST < found[0][0, 1] < found[0][0, 2]
+    found = contrasts(items_of([["日本語の文章です", "日本語の文章だよ", "全く違うこと"], ["x"] * (MOST_ITEMS + 1)]))
+    assert LEAST_CONTRAST < found[0][0, 1] < found[0][0, 2]
     assert found[1] is None
 
 

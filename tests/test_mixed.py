@@ -17,7 +17,7 @@ from comparo.model.inference.reml import estimate
 from comparo.model.likelihoods.bradley_terry import choice_moments
 from comparo.model.likelihoods.gaussian import Gaussian, censored_moments
 from comparo.model.linalg.laplacian import Laplacian
-from comparo.model.linalg.spectrum import LEAST, Moments
+from comparo.model.linalg.spectrum import POLE_SHARE, Moments
 from comparo.model.observations import JudgedPairs, are_choices, logits, observe, votes_of
 from comparo.model.posterior import difference_variances
 from comparo.model.tuning import LEAST_CAP, NARROWEST, PULL, QUANTILES, SPREAD, SPREAD_ERROR, SUREST, UNTIL, WIDEST
@@ -74,7 +74,7 @@ def test_moments_are_sums_over_all_coordinates_for_any_ratio(rows, widest):
     rng = np.random.default_rng(rows)
     q = np.append(np.exp(rng.uniform(0.0, np.log(widest), rows)), 0.0)
     beta, columns = q * rng.standard_normal(rows + 1), rng.standard_normal((rows + 1, 3))
-    ratios = np.concatenate([np.linspace(-LEAST, 0.0, 5) / q.max(), np.logspace(-8, 6, 30)])
+    ratios = np.concatenate([np.linspace(-POLE_SHARE, 0.0, 5) / q.max(), np.logspace(-8, 6, 30)])
     for a, c, g in zip(ratios, *Moments.of(q, beta, columns).at(ratios), strict=True):
         share = 1.0 / (1.0 + a * q)
         exact = (columns.T * q * share) @ columns

@@ -31,7 +31,7 @@ from comparo.errors import ComparisonsError
 from comparo.ranking.self_consistency import NEAR
 from comparo.types import Array, Mask, Seed, as_generator, check_level
 
-LEAST = 10  # pairs, or contexts, for an interval
+LEAST_PAIRS = 10  # pairs, or contexts, for an interval
 CELLS = 10_000_000  # numbers drawn at once: 80 MB
 Texts = NDArray[np.int64]
 
@@ -99,7 +99,7 @@ def estimate(
     value = float(beyond_chance((observed, chance)))
     names, unit = np.unique(unit, return_inverse=True)
     units = len(names)
-    if units < LEAST or np.isnan(value):
+    if units < LEAST_PAIRS or np.isnan(value):
         return Estimate(value, np.nan, np.nan, len(columns))
     sums = np.stack([np.bincount(unit, column, units) for column in columns.T], axis=1).astype(np.float64)
     drawn = beyond_chance(measure(resampled(sums, draws, as_generator(seed))))

@@ -31,8 +31,8 @@ from comparo.rounding import TIES, merge_ties
 from comparo.types import Array, Mask
 
 UNLIKELY = 0.05  # P(any judge or text that fits is named), by Bonferroni, within the precision of the draws
-DRAWS, ENTRIES, LEAST = 2000, 4_000_000, 5  # most draws, most drawn answers, and fewest draws above a limit
-MOST = 20  # pairs of a list for adjudication: about an hour of reading
+DRAWS, ENTRIES, LEAST_ABOVE = 2000, 4_000_000, 5  # most draws, most drawn answers, and fewest draws above a limit
+LONGEST_LIST = 20  # pairs of a list for adjudication: about an hour of reading
 ROUNDING = 1e-9  # of an infit
 TINY = 1e-300  # in place of a divisor 0
 CLIPPED = 1e-6  # a probability of 0 or 1 has no logit
@@ -97,7 +97,7 @@ def misfit(ranking: Ranking, by: Literal["judge", "item"], rng: np.random.Genera
     drawn = np.concatenate(
         [(among @ each) / total[:, None] / np.maximum(each.sum(axis=0), TINY) for each in parts], axis=1
     ) * np.sum(variance)
-    chance = max(UNLIKELY / count, LEAST / drawn.shape[1])
+    chance = max(UNLIKELY / count, LEAST_ABOVE / drawn.shape[1])
     limit = np.quantile(drawn, 1 - chance, axis=1)
     spread = drawn.std(axis=1)
     surprise = np.where(spread > ROUNDING, (found - drawn.mean(axis=1)) / np.maximum(spread, ROUNDING), 0.0)
@@ -128,7 +128,7 @@ def _residuals(ranking: Ranking, by: str, decides: Mask) -> tuple[Array, Array]:
 
 def _parts(size: int) -> Iterator[tuple[int, int]]:
     """The shapes (K, D) of batches of draws of K answers, which limit the memory."""
-    draws, step = int(np.clip(ENTRIES // size, 10 * LEAST, DRAWS)), max(1, 500_000 // size)
+    draws, step = int(np.clip(ENTRIES // size, 10 * LEAST_ABOVE, DRAWS)), max(1, 500_000 // size)
     return ((size, min(step, draws - begin)) for begin in range(0, draws, step))
 
 
@@ -150,7 +150,7 @@ def _permuted(square: Array, decides: Mask, rng: np.random.Generator) -> Iterato
         yield drawn
 
 
-def disagreements(ranking: Ranking, votes: Comparisons, most: int = MOST) -> Columns:
+def disagreements(ranking: Ranking, votes: Comparisons, most: int = LONGEST_LIST) -> Columns:
     """The pairs of texts on which people's votes contradict a machine's ranking most.
 
     Parameters

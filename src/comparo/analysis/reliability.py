@@ -37,7 +37,7 @@ from comparo.types import Array, check_level
 
 PARTS = 20  # of the jackknife: each leaves out a twentieth; Student's t with 19 degrees of freedom
 CONTEXTS = 20  # fewest contexts to leave out whole ones, else texts: with 12 contexts, intervals were too short
-LEAST = 10  # texts, and parts with a voice's answers, for an interval
+LEAST_TEXTS = 10  # texts, and parts with a voice's answers, for an interval
 MEASURES = ("signal", "agreement", "content", "position", "noise", "gamma", "flips", "ties", "mass")
 
 
@@ -184,7 +184,7 @@ def _parts(comparisons: Comparisons, rng: np.random.Generator) -> list[NDArray[n
         codes = [context * len(comparisons.items) + end for end in (comparisons.first, comparisons.second)]
         ends = list(np.unique(np.concatenate(codes), return_inverse=True)[1].reshape(2, -1))
     units = int(max(end.max() for end in ends)) + 1
-    if units < LEAST:
+    if units < LEAST_TEXTS:
         return []
     parts = min(PARTS, units)
     part = rng.permutation(np.arange(units) % parts)
@@ -220,9 +220,9 @@ def _interval(name: str, value: Array, parts: list[Array], least: Array, level: 
 
 
 def _error(each: Array) -> tuple[Array, Array]:
-    """The jackknife standard error (R,) of values (G, R), NaN below `LEAST` parts, and the number of parts."""
+    """The jackknife standard error (R,) of values (G, R), NaN below `LEAST_TEXTS` parts, and the number of parts."""
     count = np.sum(~np.isnan(each), axis=0)
-    known = count >= LEAST
+    known = count >= LEAST_TEXTS
     count = np.where(known, count, 2)
     square = np.nansum((each - np.nansum(each, axis=0) / count) ** 2, axis=0)
     return np.where(known, np.sqrt((count - 1) / count * square), np.nan), count

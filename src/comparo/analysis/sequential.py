@@ -60,7 +60,7 @@ from comparo.model.inference.soft import Soft
 from comparo.model.linalg.spectrum import Spectrum
 from comparo.types import Array
 
-MOST = 0.95  # share of the capital that is staked at most: an observation of 0 or 1 must not ruin a bettor
+LARGEST_STAKE = 0.95  # share of the capital that is staked at most: an observation of 0 or 1 must not ruin a bettor
 # Errors by which the mean is lowered in Kelly's stake. Measured as in `python -m benchmarks.systems`: 0, ½ and 1 stop
 # after 59, 62 and 72 decisions where the win rate is 65%, and find one of 58% in 94, 97 and 98% of runs.
 CAUTION = 0.5
@@ -93,7 +93,7 @@ class Bettors:
         self.log_capital = np.zeros((2, len(m)))
         self.most = np.zeros((2, len(m)))  # the largest so far
         self._m, self._side = m, np.array([[1.0], [-1.0]])
-        self._bound = MOST / np.array([m, 1.0 - m])
+        self._bound = LARGEST_STAKE / np.array([m, 1.0 - m])
         self._sum, self._squares = np.zeros((2, len(m))), np.full(len(m), FIRST)
 
     def add(self, x: float | Array) -> None:
@@ -250,7 +250,7 @@ def mean_interval(x: Array, error: float) -> tuple[float, float]:
     return max(mean - each * (t + max(-wider, 0.0)), 0.0), min(mean + each * (t + max(wider, 0.0)), 1.0)
 
 
-SURE = 20.0  # B from which texts are taken to differ: of pure noise, at most 1 run in 20 ever gets there
+CLEAR_EVIDENCE = 20.0  # B from which texts are taken to differ: of pure noise, at most 1 run in 20 ever gets there
 POINTS = 64  # quantiles of the prior over which L is averaged; 1000 change log B of the example below by under 0.01
 
 

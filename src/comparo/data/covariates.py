@@ -29,7 +29,7 @@ _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _SENTENCE = re.compile(r"[.!?](?:\s|$)")
 _CONTENT = 4  # least letters of a content word; shorter words are mostly function words
 ALIKE = 0.5  # least Jaccard similarity of two wordings of one reason
-MOST = 8  # proposed reasons that are kept
+MOST_REASONS = 8  # proposed reasons that are kept
 _ARTICLES = frozenset("a an the it its is are was be more less of to in and or that this than text".split())
 _TERM = re.compile(r"(.+)=([+-]?[\d.]+(?:e[+-]?\d+)?)±([\d.]+(?:e[+-]?\d+)?)")
 _MARKUP = re.compile(r"^\s{0,3}(?:#{1,6}\s|[-*+]\s|\d+[.)]\s|>|```)|\*\*|__", re.MULTILINE)
@@ -295,7 +295,7 @@ def own_reasons(because: Sequence[str], known: Iterable[str] = ()) -> list[Reaso
     return found
 
 
-def clustered(wordings: Sequence[str], most: int = MOST) -> dict[str, int]:
+def clustered(wordings: Sequence[str], most: int = MOST_REASONS) -> dict[str, int]:
     """Cluster similar wordings: the commonest wording of each cluster with its size, largest first.
 
     Wordings are similar if at least half of the words of either, without function words, are in both.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from numbers import Real
 from typing import Any, Literal, get_args
 
-from comparo.data.lineups import MOST
+from comparo.data.lineups import LARGEST_LINEUP
 from comparo.data.wordings import few
 
 AUTO: Literal["auto"] = "auto"  # the number of texts that a pilot chooses
@@ -80,8 +80,8 @@ def read_lineup(name: str, given: Any) -> Any:
     4
     """
     found = int(given) if str(given).isdecimal() else given
-    if found != AUTO and not (isinstance(found, int) and 2 <= found <= MOST):
-        raise ValueError(f"{name} is a number of texts from 2 to {MOST} or 'auto', not {given!r}")
+    if found != AUTO and not (isinstance(found, int) and 2 <= found <= LARGEST_LINEUP):
+        raise ValueError(f"{name} is a number of texts from 2 to {LARGEST_LINEUP} or 'auto', not {given!r}")
     return found
 
 
@@ -93,7 +93,7 @@ def read_lineups(name: str, given: Any) -> tuple[int, ...]:
     """
     sizes = tuple(read_lineup(name, size) for size in (given if isinstance(given, list | tuple) else [given]))
     if AUTO in sizes:
-        raise ValueError(f"{name} is a number of texts from 2 to {MOST}, or several, not {given!r}")
+        raise ValueError(f"{name} is a number of texts from 2 to {LARGEST_LINEUP}, or several, not {given!r}")
     if len({*sizes}) < len(sizes):
         raise ValueError(f"{name}={', '.join(map(str, sizes))}: one of them is there twice; give each once")
     return sizes

@@ -27,7 +27,7 @@ from comparo.data.wordings import LETTERS
 from comparo.errors import ComparisonsError
 from comparo.types import Array, Index
 
-MOST = len(LETTERS)  # texts of a line-up
+LARGEST_LINEUP = len(LETTERS)  # texts of a line-up
 # `answer` numbers the line-ups, −1 for a pair; `size` is k, `left` is m; `low` and `high` are the slots of first and
 # second, from 0.
 ROWS = np.dtype([("answer", "i4"), ("size", "i1"), ("left", "i1"), ("low", "i1"), ("high", "i1")])
@@ -124,8 +124,10 @@ def _parts(cell: Any) -> list[Any]:
 
 def _items(table: Table, row: int, cell: Any) -> list[Any]:
     items = _parts(cell)
-    if not 2 <= len(items) <= MOST:
-        raise table.error([row], "items", f"{shown(cell)} has {len(items)} items; a line-up has 2 to {MOST}, as a|b|c")
+    if not 2 <= len(items) <= LARGEST_LINEUP:
+        raise table.error(
+            [row], "items", f"{shown(cell)} has {len(items)} items; a line-up has 2 to {LARGEST_LINEUP}, as a|b|c"
+        )
     if len(set(items)) < len(items) or any(map(is_missing, items)):
         raise table.error([row], "items", f"{shown(cell)} names an item twice, or none; name each text once")
     return items
@@ -222,7 +224,7 @@ def masses(rows: NDArray[Any], p: Array, difference: Array) -> Array:
     is_choice = (p == 0) | (p == 1)
     stage = _stages(rows)
     low, high, wins = rows["low"], rows["high"], p > 0.5
-    score = np.full((int(stage.max()) + 1, MOST), -np.inf)
+    score = np.full((int(stage.max()) + 1, LARGEST_LINEUP), -np.inf)
     of_choice, of_first = is_choice & (rows["answer"] >= 0), ~is_choice & (low == 0)
     score[stage[of_choice], np.where(wins, low, high)[of_choice]] = 0.0
     score[stage[of_choice], np.where(wins, high, low)[of_choice]] = np.where(wins, -difference, difference)[of_choice]
@@ -268,7 +270,7 @@ def luce_excess(rows: NDArray[Any], p: Array, weight: Array, difference: Array) 
 
 def _stages(rows: NDArray[Any]) -> NDArray[np.intp]:
     """The index of the choice that each row is part of, (K,)."""
-    stage = rows["answer"].astype(np.int64) * (MOST + 1) + rows["left"]
+    stage = rows["answer"].astype(np.int64) * (LARGEST_LINEUP + 1) + rows["left"]
     _, index = np.unique(stage, return_inverse=True)
     return index
 
@@ -282,7 +284,7 @@ def ordered(rows: NDArray[Any], p: Array, weight: Array) -> tuple[NDArray[Any], 
     (array([3, 3, 2], dtype=int8), array([0.66666667, 0.66666667, 1.        ]))
     """
     apart, winner = rows["answer"] >= 0, np.where(p > 0.5, rows["low"], rows["high"])
-    wins = np.zeros((int(rows["answer"].max()) + 1, MOST), dtype=np.int8)
+    wins = np.zeros((int(rows["answer"].max()) + 1, LARGEST_LINEUP), dtype=np.int8)
     np.add.at(wins, (rows["answer"][apart], winner[apart]), 1)
     found = rows.copy()
     found["left"][apart] = wins[rows["answer"][apart], winner[apart]] + 1

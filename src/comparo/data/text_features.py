@@ -69,8 +69,8 @@ def _numbers(text: str) -> LongIndex:
     return np.asarray(numbers)
 
 
-LEAST = 0.05  # least contrast, so that equal texts may be compared if no other pair is left
-MOST = 512  # items of a context; above, nearly equal texts are a small share of all pairs, and c is not computed
+LEAST_CONTRAST = 0.05  # least contrast, so that equal texts may be compared if no other pair is left
+MOST_ITEMS = 512  # items of a context; above, nearly equal texts are a small share of all pairs, and c is not computed
 
 
 def contrasts(items: Items) -> dict[Any, Array | None]:
@@ -80,7 +80,7 @@ def contrasts(items: Items) -> dict[Any, Array | None]:
     >>> contrasts(Items.of(texts))[None].round(2).tolist()[0]
     [0.05, 0.29, 1.0]
     """
-    small = {context: rows for context, rows in items.groups.items() if len(rows) <= MOST}
+    small = {context: rows for context, rows in items.groups.items() if len(rows) <= MOST_ITEMS}
     found: dict[Any, Array | None] = dict.fromkeys(items.groups)
     if not small:
         return found
@@ -88,7 +88,7 @@ def contrasts(items: Items) -> dict[Any, Array | None]:
     rarity, start = rarities(counts), 0
     for context, rows in small.items():
         overlap = overlaps(counts[start : start + len(rows)], rarity)
-        found[context] = np.maximum(1.0 - overlap, LEAST)
+        found[context] = np.maximum(1.0 - overlap, LEAST_CONTRAST)
         start += len(rows)
     return found
 

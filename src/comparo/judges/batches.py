@@ -19,7 +19,7 @@ from comparo.judges.refusals import bad_key, no_credit, read_complaint
 WINDOW = 24  # hours in which OpenAI and Anthropic answer a batch, or let it expire
 SHARE = 0.5  # price of a batch relative to the ordinary price, at OpenAI and at Anthropic
 LONGEST_LINE = 2**24  # most bytes of one line of results
-MOST = 2**24  # most bytes of an answer that is no file
+MOST_BYTES = 2**24  # most bytes of an answer that is no file
 PATIENCE = 600.0  # seconds without data, as in OpenAI's own library: the server checks a large upload before it answers
 LONGEST_ASKED = 60.0  # most seconds of a pause that the server asks for; its limits are per minute
 
@@ -186,9 +186,9 @@ def _beginning(response: Any) -> bytes:
     body = bytearray()
     for chunk in response.iter_bytes():
         body += chunk
-        if len(body) > MOST:
+        if len(body) > MOST_BYTES:
             break
-    return bytes(body[:MOST])
+    return bytes(body[:MOST_BYTES])
 
 
 def _split(response: Any) -> Iterator[bytes]:

@@ -24,7 +24,7 @@ UNKNOWN = ("p", "mass", "seconds", "cost", "error")  # of these, those that may 
 LABELS = ("context", "first", "second")
 TYPES: dict[str, Any] = {"TEXT": str, "INTEGER": int, "REAL": (int, float), "BLOB": bytes}
 LARGEST = {"p": 1.0, "mass": 1.01, "weight": 1e6, "cost": 1e6}
-MOST = 1e12  # the largest value of other columns
+LARGEST_VALUE = 1e12  # the largest value of other columns
 # Raised for values that SQLite cannot store: an integer of more than 64 bits, a lone surrogate, a missing text.
 UNFIT = (OverflowError, UnicodeError, sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
 
@@ -48,7 +48,9 @@ def is_valid(name: str, kind: str, value: Any) -> bool:
         return value is None
     if isinstance(value, str):
         return clean(value) == value
-    return isinstance(value, bytes) or (0 <= value <= LARGEST.get(name, MOST) and not (name == "weight" and not value))
+    return isinstance(value, bytes) or (
+        0 <= value <= LARGEST.get(name, LARGEST_VALUE) and not (name == "weight" and not value)
+    )
 
 
 def labels_of(question: Question) -> dict[str, str]:

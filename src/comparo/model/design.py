@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from comparo.model.linalg.graph import Graph
 from comparo.types import Array, Index, Mask
 
-LEAST = 1e-9  # variation of x within or between groups, relative to all of it, below which it is rounding
+LEAST_VARIATION = 1e-9  # variation of x within or between groups, relative to all of it, below which it is rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class Control:
         member = graph.centre(np.eye(int(group.max()) + 1)[group])
         between = member @ np.linalg.lstsq(member, held, rcond=None)[0]
         within = held - between
-        least = LEAST * np.sqrt(np.mean(held**2, axis=0))
+        least = LEAST_VARIATION * np.sqrt(np.mean(held**2, axis=0))
         within, between = (np.where(np.sqrt(np.mean(part**2, axis=0)) > least, part, 0.0) for part in (within, between))
         return np.column_stack([within, between])
 

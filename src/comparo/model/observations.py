@@ -241,7 +241,7 @@ def pooled(comparisons: Comparisons) -> Comparisons:
 WEAK_RIDGE = 1e-6  # ridge of least squares, relative to the weight of an observation
 # Grid of the power a of the contrast, and mean and standard deviation of its prior, after recorded judges
 # (docs/efficiency.md).
-POWERS, USUAL, SURE = np.linspace(0.0, 3.0, 31), 1.0, 1.0
+POWERS, USUAL, POWER_ERROR = np.linspace(0.0, 3.0, 31), 1.0, 1.0
 
 
 def fitted_power(data: Comparisons, contrast: Array) -> float:
@@ -259,12 +259,12 @@ def fitted_power(data: Comparisons, contrast: Array) -> float:
 
 
 def power(squares: Array, contrast: Array, freedom: float) -> float:
-    """The most probable a of `POWERS` if the variance of answers is φ·contrast^−a, with the prior a ~ N(USUAL, SURE²).
+    """The most probable a of `POWERS` if the variance of answers is φ·contrast^−a, with the prior a ~ N(USUAL, POWER_ERROR²).
 
     `squares` (M,) are squared residuals of a fit that ignores the contrast, relative to their variance by weight, and
     `freedom` are its degrees of freedom. With the best φ, a maximises
 
-        ½·freedom·(mean a·log contrast − log Σ squares·contrast^a) − ½ ((a − USUAL)/SURE)².
+        ½·freedom·(mean a·log contrast − log Σ squares·contrast^a) − ½ ((a − USUAL)/POWER_ERROR)².
 
     >>> contrast = np.tile([1.0, 0.1], 200)
     >>> power(np.ones(400), contrast, 400.0), power(1 / contrast**2, contrast, 400.0)
@@ -272,7 +272,7 @@ def power(squares: Array, contrast: Array, freedom: float) -> float:
     """
     total = np.array([np.sum(squares * contrast**a) for a in POWERS])
     fits = POWERS * np.mean(np.log(contrast)) - np.log(np.maximum(total, TINY))
-    return float(POWERS[np.argmax(0.5 * freedom * fits - 0.5 * ((POWERS - USUAL) / SURE) ** 2)])
+    return float(POWERS[np.argmax(0.5 * freedom * fits - 0.5 * ((POWERS - USUAL) / POWER_ERROR) ** 2)])
 
 
 def residuals(comparisons: Comparisons) -> tuple[NDArray[np.intp], Array, float]:

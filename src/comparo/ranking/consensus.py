@@ -29,7 +29,7 @@ from comparo.ranking.self_consistency import orders_correlation
 from comparo.types import Array, Index
 
 PEOPLE = 1.2  # variance of people's scores within systems, relative to that between them
-LEAST = 0.15  # the least validity
+LEAST_VALIDITY = 0.15  # the least validity
 STYLE = 0.5  # the validity beyond style, where no groups are known
 PANEL_STYLE = 0.7  # the same of a panel (docs/panel.md)
 
@@ -66,7 +66,7 @@ def usual_validity(share_between_groups: float, orders_correlation: float | None
     """
     between = min(max(share_between_groups, 0.0), 1.0)
     bound = 1.0 if orders_correlation is None else orders_correlation
-    return max(min(PEOPLE * between / max(1.0 - between, 1e-9), bound, 1.0), LEAST)
+    return max(min(PEOPLE * between / max(1.0 - between, 1e-9), bound, 1.0), LEAST_VALIDITY)
 
 
 def check_validity(validity: float | None) -> None:

@@ -25,7 +25,7 @@ from comparo.types import Array, LongIndex
 
 DRAWS = 2000  # of boundary texts: probabilities have a Monte Carlo error of 0.01
 ORDERED = 0.01  # the least share of draws in which boundary texts are in their order
-LEAST = 0.1  # the least reliability of a score that is assumed
+LEAST_RELIABILITY = 0.1  # the least reliability of a score that is assumed
 NEAR = 0.2  # another grade is named if its probability is lower by at most this, as 0.4 beside 0.6
 
 
@@ -199,7 +199,7 @@ def _posterior(ranking: Ranking, members: NDArray[np.intp]) -> tuple[Array, Arra
     s, v = ranking.scores[members], ranking.std[members] ** 2
     if ranking.solution.is_shrunk:
         return np.ones(len(members)), s
-    spread = max(float(np.var(s) - np.mean(v)), LEAST * float(np.mean(v)), TINY)
+    spread = max(float(np.var(s) - np.mean(v)), LEAST_RELIABILITY * float(np.mean(v)), TINY)
     rho = spread / (spread + v)
     return rho, np.mean(s) + rho * (s - np.mean(s))
 

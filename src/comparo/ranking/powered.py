@@ -27,7 +27,7 @@ from comparo.ranking.leaderboard import Leaderboard, Over
 from comparo.ranking.votes import check_people
 from comparo.types import Array, Index, Mask, check_level
 
-LEAST = 1.5  # votes per group of the board, the fewest of the simulation in docs/powered.md
+LEAST_VOTES = 1.5  # votes per group of the board, the fewest of the simulation in docs/powered.md
 NAMED = 3  # groups without a chain of votes that a sentence names
 PEOPLE = -1  # the code of people among the judges
 ALONE = "machine"  # the name of a machine that has none
@@ -254,11 +254,11 @@ def _compared(first: Index, second: Index, labels: NDArray[Any]) -> Mask:
     sizes = np.bincount(chain)
     kept = np.asarray(chain == np.argmax(sizes))
     for votes, among in ((len(first), count), (int(np.sum(kept[first])), int(np.sum(kept)))):
-        if votes < LEAST * among:
+        if votes < LEAST_VOTES * among:
             raise ComparisonsError(
                 f"{votes:,} votes between {among:,} groups are too few to assume nothing of the machine; collect at "
-                f"least {np.ceil(LEAST * among):.0f}, or use with_votes, which takes the machine to agree with people "
-                "as machines usually do"
+                f"least {np.ceil(LEAST_VOTES * among):.0f}, or use with_votes, which takes the machine to agree with "
+                "people as machines usually do"
             )
     if 2 * np.max(sizes) <= count:
         one, other = labels[kept][0], labels[~kept][0]

@@ -29,7 +29,7 @@ Chart = dict[str, Any]  # width and height of the picture, ticks of its axes x a
 WIDTH, HEIGHT = 320.0, 260.0
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 24.0, 10.0, 26.0  # room around the marks, for the numbers at the axes
 DRAWN = 2000  # points of a scatter
-LEAST = 0.05  # least share that the full width of a bar stands for
+LEAST_WIDTH = 0.05  # least share that the full width of a bar stands for
 LEAST_REACH, MOST_REACH = 0.2, 4.0  # logits between the middle and the end of a probe's axis, at least and at most
 
 
@@ -202,7 +202,7 @@ def scatter_chart(x: Array, y: Array) -> Chart:
 
 def reason_reach(reasons: Sequence[Found]) -> float:
     """The share that the full width of a reason's bar stands for: the largest end of an interval."""
-    return max([LEAST, *(one.share_high for each in reasons for one in (each.alone, each.beyond))])
+    return max([LEAST_WIDTH, *(one.share_high for each in reasons for one in (each.alone, each.beyond))])
 
 
 def probe_reach(found: Audit) -> float:

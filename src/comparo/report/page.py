@@ -17,8 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from comparo.analysis.correlations import agreement
-from comparo.analysis.misfit import MOST as DISPUTED
-from comparo.analysis.misfit import disagreements, misfit
+from comparo.analysis.misfit import LONGEST_LIST, disagreements, misfit
 from comparo.data.items import Items
 from comparo.errors import StoreError
 from comparo.log.files import write_text
@@ -264,7 +263,7 @@ def _disagreements(record: Record) -> list[dict[str, Any]]:
     if votes is None:
         return []
     items = record.items if isinstance(fitting, Fitting) else fitting.texts
-    for row in rows_of(disagreements(record.ranking, votes), DISPUTED):
+    for row in rows_of(disagreements(record.ranking, votes), LONGEST_LIST):
         context, wins = row.get("context"), {row["chosen"]: True, row["other"]: False}
         sides = [] if items is None else _sides(items, context, wins)
         found.append({**row, "sides": sides, "context": record.context_name(context)})

@@ -53,7 +53,10 @@ LOOPS = 2 / 3  # share of comparisons that connect the texts; the others separat
 MOSTLY = 0.5  # share of position in an answer above which it outweighs everything else together
 LEVEL = 0.95  # of intervals
 OPEN = "not yet known"  # whether a voice reads
-LEAST, MOST = 1.5, 10  # times the pairs that are suggested: fewer hardly change anything, and more are hardly worth it
+LEAST_MORE, MOST_MORE = (
+    1.5,
+    10,
+)  # times the pairs that are suggested: fewer hardly change anything, and more are hardly worth it
 ROUND = 10  # suggested pairs are a multiple of it
 
 
@@ -350,8 +353,8 @@ def _judged(run: Run) -> Audition:
     growth[close] = np.maximum(growth, ((high - low) / np.maximum(high + low, TIES)) ** 2)[close]
     asked = float(np.nanmax(table["calls"] * table["texts"] / 4))  # pairs
     has_more = trial.expense.calls >= trial.budget.number  # else all pairs of the texts were asked
-    within = growth[(growth > 0) & (growth <= MOST) & has_more]
-    ask = ROUND * math.ceil(asked * max([LEAST, *within]) / ROUND) if len(within) else 0
+    within = growth[(growth > 0) & (growth <= MOST_MORE) & has_more]
+    ask = ROUND * math.ceil(asked * max([LEAST_MORE, *within]) / ROUND) if len(within) else 0
     voices, copied = ranking.tables.get("voices"), {}
     if voices is not None:
         copied = dict(zip(voices["judge"].tolist(), voices["copy_of"].tolist(), strict=True))

@@ -20,7 +20,7 @@ _FORM = re.compile(
 _TIMES = {None: 1.0, "k": 1e3, "M": 1e6}
 TOKENS = " tokens"  # the unit
 NEEDS_PRICE = "a budget in dollars needs the judge's price; give it by `price`, or a budget such as 10n"
-MOST = 2**40  # limit of the search for a sufficient budget, in units of its last digit
+SEARCHED = 2**40  # limit of the search for a sufficient budget, in units of its last digit
 _key = attrgetter("context", "first", "second", "voice")
 _cost = attrgetter("cost")
 RECENT = 100  # last calls that set the reserved price: the next is dearer than all of them with probability 1/101
@@ -149,12 +149,12 @@ class Budget:
         """
         digits = 0 if self.unit in ("", TOKENS) else 2 - math.floor(math.log10(self.number))
         low, high = 0, max(1, math.floor(self.number * 10.0**digits))
-        while high < MOST and not is_enough(high / 10.0**digits):
+        while high < SEARCHED and not is_enough(high / 10.0**digits):
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if is_enough(middle / 10.0**digits) else (middle, high)
-        return "" if high >= MOST else f"; allow more: budget={str(Budget(high / 10.0**digits, self.unit))!r}"
+        return "" if high >= SEARCHED else f"; allow more: budget={str(Budget(high / 10.0**digits, self.unit))!r}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from comparo.run.stopping import Stops
 from comparo.run.task import Task
 from comparo.run.voice_allocation import Allocation, Chorus, Source
 from comparo.selection.designs import Orders
-from comparo.selection.growing import MOST, Placing
+from comparo.selection.growing import MOST_NEW, Placing
 from comparo.selection.lineups import LineupSelector
 from comparo.selection.selector import Selector
 from comparo.selection.systems import Systems
@@ -171,7 +171,7 @@ def pair_source(
     """The selector of a context's pairs, and the number of its items: in a run that grows, of the new ones.
 
     New items are placed in the ranking of the others (`Placing`) where some answers are there (`is_begun`), unless
-    pairs are random or there are more than `MOST` new items.
+    pairs are random or there are more than `MOST_NEW` new items.
     """
     if task.pairs is not None:
         return Given(task.pairs[context]), 0
@@ -183,7 +183,7 @@ def pair_source(
         return LineupSelector(ids, task.prompt.size, strategy=strategy, goal=task.goal, seed=rng), len(ids)
     options: dict[str, Any] = {"strategy": strategy, "orders": orders, "goal": task.goal, "contrast": contrast}
     new = len(ids) if task.growth is None else task.growth.new.get(context, 0)
-    if task.growth is None or not is_begun or strategy == "random" or new > MOST:
+    if task.growth is None or not is_begun or strategy == "random" or new > MOST_NEW:
         return Selector(ids, **options, seed=rng), new
     own, other = rng.spawn(2)
     return Placing(ids, other, **options, seed=own), new

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from comparo.analysis.confidence import expected_spearman, top_probability
-from comparo.analysis.sequential import SURE, log_evidence
+from comparo.analysis.sequential import CLEAR_EVIDENCE, log_evidence
 from comparo.data.comparisons import Comparisons
 from comparo.judges import Judgement
 from comparo.model.linalg.graph import Graph
@@ -137,7 +137,7 @@ def sure_contexts(ranking: Ranking, found: Array, until: float) -> set[Any]:
     labels = ranking.comparisons.contexts
     names = [None] if labels is None else labels.tolist()
     reached = {label for label, value in zip(names, found.tolist(), strict=True) if value >= until}
-    return reached if reached and log_evidence(ranking.comparisons) >= math.log(SURE) else set()
+    return reached if reached and log_evidence(ranking.comparisons) >= math.log(CLEAR_EVIDENCE) else set()
 
 
 def _found(task: Task, ranking: Ranking) -> Array:

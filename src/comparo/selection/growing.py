@@ -38,7 +38,7 @@ from comparo.types import Array, LongIndex
 
 ANCHORS = 256  # old items considered as partners: neighbours are 0.4% of the ranks apart
 CLOSE = 0.9  # least gain of a pair asked in the same batch, relative to the best
-MOST = 1024  # new items; above, each choice would take seconds, and `Selector` alone chooses
+MOST_NEW = 1024  # new items; above, each choice would take seconds, and `Selector` alone chooses
 LEAST_SPREAD = 0.1  # least prior standard deviation in logits: new items may differ even if old ones hardly do
 USUAL_NOISE = 4.0  # prior noise variance, that of a choice between equals (1/c = 4), with the weight of one observation
 

@@ -203,7 +203,7 @@ def _by_context(asked: Comparisons, items: Mapping[Any, Sequence[Hashable]]) -> 
     return parts
 
 
-MOST = 50_000  # pairs considered; if there are more, a random sample of this size
+MOST_PAIRS = 50_000  # pairs considered; if there are more, a random sample of this size
 
 
 def telling_pairs(ranking: Ranking, number: int, seed: Seed = None) -> list[tuple[Any, Any, Any]]:
@@ -234,12 +234,12 @@ def telling_pairs(ranking: Ranking, number: int, seed: Seed = None) -> list[tupl
 
 
 def _pairs(graph: Graph, rng: np.random.Generator) -> tuple[Index, Index]:
-    """Pairs of candidates of one context: all of them, or `MOST` at random."""
+    """Pairs of candidates of one context: all of them, or `MOST_PAIRS` at random."""
     sizes = np.diff(graph.starts)
     count = sizes * (sizes - 1) // 2
-    if np.sum(count) <= MOST:
+    if np.sum(count) <= MOST_PAIRS:
         return graph.all_pairs()
-    context = rng.choice(len(sizes), MOST, p=count / np.sum(count))
+    context = rng.choice(len(sizes), MOST_PAIRS, p=count / np.sum(count))
     first = rng.integers(sizes[context])
     second = (first + rng.integers(1, sizes[context])) % sizes[context]
     pairs = np.unique(np.sort(np.column_stack([first, second]) + graph.starts[context][:, None], axis=1), axis=0)

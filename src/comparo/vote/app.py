@@ -50,7 +50,7 @@ from comparo.vote.pages import FILES, HERE, REASON, Pages
 from comparo.vote.session import Links, is_same
 from comparo.vote.standing import ranking_csv, votes_csv
 
-MOST = 256  # most connections: enough for several classes, each browser with a few for a moment
+MOST_CONNECTIONS = 256  # most connections: enough for several classes, each browser with a few for a moment
 PATIENCE = 10.0  # seconds for a request to arrive: any network carries its few kilobytes in less
 GRACE = 3  # seconds for requests in flight when the server is stopped
 LARGEST = 10_000  # most bytes of a request's body: the longest reason takes 800, as UTF-8
@@ -370,7 +370,7 @@ class Limited(H11Protocol):
             self.deadline = self.loop.call_later(self.waiting.patience, lambda: self.transport.abort())
 
 
-def most_connections(most: int = MOST) -> int:
+def most_connections(most: int = MOST_CONNECTIONS) -> int:
     """The limit of connections: `most`, but at most a quarter of the files that this process may open.
 
     Connections are closed a few rounds of the event loop after others are accepted, half the limit in each round.

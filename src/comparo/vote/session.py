@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from comparo.analysis.misfit import MOST as MOST_DISPUTED
-from comparo.analysis.misfit import disagreements
+from comparo.analysis.misfit import LONGEST_LIST, disagreements
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.data.run_folder import DATABASE, database_of
@@ -52,7 +51,7 @@ MAY_DIFFER = ("judge", "voices")  # people may join a run that has begun
 FIRST = 50  # votes that give the validity of a judge to a factor of about three (docs/people.md)
 FILE = "links.json"
 BYTES = 18  # random bytes of a token: 144 bits, 24 characters
-MOST = 1000  # most judges of one run: a leaked invitation must not fill the disk
+MOST_JUDGES = 1000  # most judges of one run: a leaked invitation must not fill the disk
 
 
 @dataclass(frozen=True)
@@ -182,8 +181,8 @@ class Links:
     def joined(self, name: str) -> Links:
         """The links with one more judge; a ValueError if the name is invalid or taken, or there are too many judges."""
         name = checked_name(name, self.judges)
-        if len(self.judges) >= MOST:
-            raise ValueError(f"there are {MOST} judges, and no more can join; tell the organiser")
+        if len(self.judges) >= MOST_JUDGES:
+            raise ValueError(f"there are {MOST_JUDGES} judges, and no more can join; tell the organiser")
         return replace(self, judges={**self.judges, name: secrets.token_urlsafe(BYTES)})
 
     def with_judges(self, names: Sequence[str], are_all: bool = False) -> Links:
@@ -343,4 +342,4 @@ def disputed_pairs(data: str, folder: Path) -> list[tuple[Any, Any, Any]]:
     pairs = dict.fromkeys((row.get("context"), row["chosen"], row["other"]) for row in ordered)
     if not pairs:
         raise ValueError(f"no vote contradicts the machine of {data}; vote first, without `only`")
-    return list(pairs)[:MOST_DISPUTED]
+    return list(pairs)[:LONGEST_LIST]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 KEPT_PREFIXES = 8  # a 7B model in bfloat16 keeps 0.5 MB per token, 0.25 GB for a context of 500 tokens
 TREE_ERROR, TREE_ERROR_HALF = 1e-3, 0.1  # relative to the logits; rounding in 24 layers makes 1e-6, in bfloat16 0.02
-LEAST = -700.0  # log P of a token that the model excludes; e^−700 is above 0
+EXCLUDED = -700.0  # log P of a token that the model excludes; e^−700 is above 0
 ONE_TOKEN = Spellings((), ((),), {})  # reads a row only at its end
 READING = 0.22  # launches that one more reading adds, as a share of a pass's launches; measured with 24 layers
 DEARER = 1.1  # cost of a token in a tree relative to one in a row; measured 1.02 with 7B, 1.16 with 0.5B
@@ -238,7 +238,7 @@ class Network:
                     logits = self._logits(batch.shared, [row.ids for row in batch.rows], labels, batch.outer)
                 logs = torch.log_softmax(logits.reshape(len(batch.rows), len(labels.nodes), -1), dim=-1)
                 sums = [logs[:, node, tokens].double().logsumexp(dim=-1) for node, tokens in wanted]
-                found = torch.stack(sums, dim=-1).clamp(min=LEAST)
+                found = torch.stack(sums, dim=-1).clamp(min=EXCLUDED)
                 return torch.cat([found, logs.argmax(dim=-1).double()], dim=-1)
         except torch.OutOfMemoryError:
             self._prefixes.clear()

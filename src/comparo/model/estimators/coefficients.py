@@ -37,7 +37,7 @@ from comparo.types import Array
 MOST_LOST = 0.75  # of the information about σ²: intervals twice as wide; more is lost where choices hardly form cycles
 DISCOVERY = 0.05  # expected share of false discoveries
 LEVELS = 39  # quantiles of σ²; the interval of the unexplained share depends on the tails
-LEAST = 1e-4  # an unexplained share below this counts as 0
+LEAST_SHARE = 1e-4  # an unexplained share below this counts as 0
 LEAST_SCALE = 0.1  # least scale of a judge, relative to the largest: answers are divided by the scale
 
 
@@ -218,9 +218,9 @@ def unexplained(joint: Coefficients, square: Array) -> tuple[float, float, float
     def quantile(level: float) -> float:
         if confidence(1.0) >= level:
             return 1.0
-        if confidence(LEAST) <= level:
+        if confidence(LEAST_SHARE) <= level:
             return 0.0
-        return float(scipy.optimize.brentq(lambda share: confidence(share) - level, LEAST, 1.0, xtol=1e-9))
+        return float(scipy.optimize.brentq(lambda share: confidence(share) - level, LEAST_SHARE, 1.0, xtol=1e-9))
 
     return quantile(0.5), quantile(0.975), quantile(0.025)
 

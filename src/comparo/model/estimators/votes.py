@@ -110,10 +110,10 @@ def mixture(points: Sequence[Point], draws: int, rng: np.random.Generator) -> Ar
 
 
 FAR = 3.0  # range of the search, in prior standard deviations
-MOST, NEAR = 50, 0.05  # most evaluations of the search, and its tolerance in logarithms and in nats
+EVALUATIONS, NEAR = 50, 0.05  # most evaluations of the search, and its tolerance in logarithms and in nats
 RARE = 1e-3  # an alternative of `Expectation.ways` less probable than this, relative to the other, is left out
 FIRST = 0.7  # first steps of the search
-STEPS, FURTHEST, LEAST = 3, 3.0, 1e-3  # of the line search for a given rise: steps, largest factor, least rise
+STEPS, FURTHEST, LEAST_RISE = 3, 3.0, 1e-3  # of the line search for a given rise: steps, largest factor, least rise
 # Of expectation propagation: most sweeps, sweeps without damping, the damped share of a step, and the gradient
 # (`Choices.learn`) that ends them.
 SWEEPS, FREE, DAMPED, SETTLED = 60, 4, 0.5, 5e-3
@@ -209,14 +209,14 @@ def _explored(votes: Comparisons, graph: Graph, expectation: Expectation, limits
         cost,
         usual.tolist(),
         method="Nelder-Mead",
-        options={"maxfev": MOST, "xatol": NEAR, "fatol": NEAR, "initial_simplex": simplex},
+        options={"maxfev": EVALUATIONS, "xatol": NEAR, "fatol": NEAR, "initial_simplex": simplex},
     ).x
     middle, rise = cost(best), 0.5 * len(usual)  # √d standard deviations away: the cubature of a normal distribution
     points, reached, furthest = [], [], float(np.sqrt(len(usual)))  # the reach under the prior alone
     for way in (*np.diag(error), *-np.diag(error)):
         reach = 1.0
         for _ in range(STEPS):
-            risen = max(cost(best + reach * way) - middle, LEAST)
+            risen = max(cost(best + reach * way) - middle, LEAST_RISE)
             reach = min(reach * np.clip(np.sqrt(rise / risen), 1.0 / FURTHEST, FURTHEST), furthest)
         points.append(np.clip(best + reach * way, low, high))
         reached.append(reach)

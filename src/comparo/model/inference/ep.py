@@ -18,7 +18,7 @@ from comparo.types import Array
 
 State = TypeVar("State")
 Found = TypeVar("Found")
-LEAST = 1e-8  # smallest precision of a site
+LEAST_PRECISION = 1e-8  # smallest precision of a site
 
 
 def sites_from(mean: Array, variance: Array, cavity_mean: Array, cavity_variance: Array) -> tuple[Array, Array]:
@@ -27,7 +27,7 @@ def sites_from(mean: Array, variance: Array, cavity_mean: Array, cavity_variance
     >>> sites_from(np.ones(1), np.full(1, 0.5), np.zeros(1), np.ones(1))
     (array([1.]), array([2.]))
     """
-    precision = np.maximum(1.0 / variance - 1.0 / cavity_variance, LEAST)
+    precision = np.maximum(1.0 / variance - 1.0 / cavity_variance, LEAST_PRECISION)
     return precision, mean * (precision + 1.0 / cavity_variance) - cavity_mean / cavity_variance
 
 

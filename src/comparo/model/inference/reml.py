@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 from scipy.special import ndtr
 
-from comparo.model.linalg.spectrum import LEAST, Spectrum
+from comparo.model.linalg.spectrum import POLE_SHARE, Spectrum
 from comparo.model.tuning import (
     NARROWEST,
     PULL,
@@ -49,7 +49,7 @@ from comparo.types import Array
 
 LEAST_NOISE = 1e-12  # φ of answers without noise: a millionth of a logit
 FLAT = 1e6  # a coefficient of a thousand standard deviations of a score: practically no prior
-SURE = 0.05  # negligible change of the logarithm of a ratio: a third of its standard error for 100 items
+NEGLIGIBLE = 0.05  # negligible change of the logarithm of a ratio: a third of its standard error for 100 items
 COARSE_STEPS, FINE_STEPS, NEGATIVE_STEPS = 48, 16, 8
 ROUNDS = 4  # of alternating between a and the r
 SPREADS = 97  # points of the grid of σ: 6% from each to the next
@@ -178,7 +178,7 @@ def estimate(
     high = (unit * WIDEST) ** 2 / noise
     place = np.interp((np.arange(quantiles) + 0.5) / quantiles, confidence, np.arange(len(grid)))
     found = np.clip(np.interp(place, np.arange(len(grid)), grid), low, high)
-    if np.log(found[-1] / found[0]) < SURE:
+    if np.log(found[-1] / found[0]) < NEGLIGIBLE:
         found = np.clip([a], low, high)
     return replace(best, ratio=float(np.clip(a, low, high)), quantiles=found)
 
@@ -201,7 +201,7 @@ class _Search:
     def coarse(self) -> tuple[Array, _Terms]:
         """A coarse grid of a (G,), with its `_terms`."""
         largest = float(np.max(self.spectrum.trace_q, initial=self.level))
-        negative = -np.linspace(LEAST, 0.0, NEGATIVE_STEPS) / max(largest, np.max(self.spectrum.q, initial=0.0))
+        negative = -np.linspace(POLE_SHARE, 0.0, NEGATIVE_STEPS) / max(largest, np.max(self.spectrum.q, initial=0.0))
         grid = np.concatenate([negative, np.exp(np.linspace(np.log(1e-4), np.log(1e5), COARSE_STEPS)) / self.level])
         return grid, self._terms(grid)
 
@@ -228,7 +228,7 @@ class _Search:
             before = self._logs(a, shared)
             shared = self.best_shared(a, shared)
             a = self.best_ratio(shared)[0]
-            if np.max(np.abs(self._logs(a, shared) - before)) < SURE:
+            if np.max(np.abs(self._logs(a, shared) - before)) < NEGLIGIBLE:
                 break
         return float(self.likelihood(np.array([a]), shared)[0]), shared
 

@@ -22,7 +22,7 @@ from comparo.rounding import TINY
 from comparo.types import Array
 
 ZERO = 1e-9  # relative to the largest eigenvalue of a context: smaller ones count as 0 (null vectors of components)
-LEAST = 0.95  # the smallest a is −LEAST/max q
+POLE_SHARE = 0.95  # the smallest a is −POLE_SHARE/max q
 INTERVAL, POINTS = 1.0, 12  # length and Chebyshev points: (2π + √(4π² + 1))⁻¹² = 6e-14, the error of the interpolation
 NEGLIGIBLE = 1e-4  # product of the ratios β/α, a bound of the relative effect of further steps
 
@@ -138,10 +138,10 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Moments:
-    """C(a) = Σ q·ccᵀ/(1 + aq) and g(a) = Σ β·c/(1 + aq) of A coordinates, for any a ≥ −`LEAST`/max q.
+    """C(a) = Σ q·ccᵀ/(1 + aq) and g(a) = Σ β·c/(1 + aq) of A coordinates, for any a ≥ −`POLE_SHARE`/max q.
 
     With u = 1/q, both are Σ xxᵀ/(u + a) for the rows x = (c, βu), which costs A·M² for each a. As a function of
-    log(u − `LEAST`·min u), 1/(u + a) has no pole nearer than ±πi, whatever a is: Chebyshev interpolation from
+    log(u − `POLE_SHARE`·min u), 1/(u + a) has no pole nearer than ±πi, whatever a is: Chebyshev interpolation from
     `POINTS` points in each interval of length `INTERVAL` is exact to rounding. The sums of xxᵀ by these weights,
     `matrices` (P, M + 1, M + 1) at the `points` u (P,), are computed once; each a then costs P·M².
 
@@ -168,7 +168,7 @@ class Moments:
             return cls(np.zeros(0), np.zeros((0, width, width)))
         u = 1.0 / q[kept]
         rows = np.column_stack([columns[kept], beta[kept] * u])
-        least = LEAST * np.min(u)
+        least = POLE_SHARE * np.min(u)
         x = np.log(u - least)
         interval = ((x - np.min(x)) / INTERVAL).astype(int)
         points, matrices = [], []

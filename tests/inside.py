@@ -19,6 +19,7 @@ from comparo.judges.prices import Price
 from comparo.judges.protocol import Several, about
 from comparo.judges.simulated import Simulated
 from comparo.judges.verdicts import read_logprobs, token_positions
+from comparo.log.cache import LONGEST_CLAIM, Cache, clear, contents
 from comparo.log.cache import SCHEMA as CACHE_SCHEMA
 from comparo.log.database import open_database
 from comparo.log.folders import choose_folder, list_runs, waiting_for

@@ -15,8 +15,9 @@ import pytest
 import comparo as c
 from comparo.judges.simulated import Simulated
 from comparo.run.check import check
+from comparo.run.loop import Experiment
 from comparo.run.why import prepare_why
-from inside import key_of
+from inside import Budget, Storage, Task, criterion_prompt, key_of, prepare
 from test_unchanged import NEAR, apart, digest, ranked, texts
 
 ROWS, SCORES = texts(8, 3)
@@ -116,6 +117,32 @@ def checked(out, judges):
     return {"changed": [bool(found.is_changed)], "calls": [found.calls], "evidence": found.evidence.tolist()}
 
 
+class Search(Experiment[dict[str, list[float]]]):
+    """What docs/architecture.md says of a new experiment: contexts are asked until one has a clear winner."""
+
+    def may_begin(self, context):
+        names = list(self.run.task.items.names)
+        for before in names[: names.index(context)]:
+            both = self.run.both_orders(before, "t0", "t1")
+            if len(both) < 2:
+                return None
+            if abs(sum(both) - 1.0) > 0.7:
+                return False
+        return True
+
+    def result(self):
+        self.run.go()
+        both = {context: self.run.both_orders(context, "t0", "t1") for context in self.run.task.items.names}
+        return {str(context): found for context, found in both.items() if found}
+
+
+def searched(out, judges):
+    task = Task(c.Items.of(TWO), criterion_prompt("better"), judges(), Budget.of("100%"))
+    found = prepare(task, Storage.of(out), Search).run()
+    assert 1 < len(found) < len(TWO) // 2
+    return found
+
+
 EXPERIMENTS = {
     "rank": lambda out, judges: rank(out, judges()),
     "until": lambda out, judges: rank(out, judges(), budget="7n", until=0.85),
@@ -130,6 +157,7 @@ EXPERIMENTS = {
     "compare": compared,
     "compare some": lambda out, judges: compared(out, judges, budget=30, stop=False),
     **{"audition": auditioned, "audit": audited, "rejudge": rejudged, "why": explained, "check": checked},
+    "a new one": searched,
 }
 
 

@@ -259,10 +259,10 @@ def fitted_power(data: Comparisons, contrast: Array) -> float:
 
 
 def power(squares: Array, contrast: Array, freedom: float) -> float:
-    """The most probable a of `POWERS` if the variance of answers is φ·contrast^−a, with the prior a ~ N(USUAL, POWER_ERROR²).
+    """The most probable a of `POWERS` if the variance of answers is φ·contrast^−a.
 
-    `squares` (M,) are squared residuals of a fit that ignores the contrast, relative to their variance by weight, and
-    `freedom` are its degrees of freedom. With the best φ, a maximises
+    The prior is a ~ N(USUAL, POWER_ERROR²). `squares` (M,) are squared residuals of a fit that ignores the contrast,
+    relative to their variance by weight, and `freedom` are its degrees of freedom. With the best φ, a maximises
 
         ½·freedom·(mean a·log contrast − log Σ squares·contrast^a) − ½ ((a − USUAL)/POWER_ERROR)².
 

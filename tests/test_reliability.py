@@ -34,7 +34,7 @@ from comparo import (
     load_judge,
     write_report,
 )
-from comparo.data.formats import whole
+from comparo.data.opening import whole
 from comparo.judges.protocol import GRACE
 from comparo.judges.replay import Replay
 from comparo.log.files import set_aside

@@ -6,22 +6,25 @@ Every value is checked: a function raises one `ComparisonsError` that names the 
 import importlib.util
 import math
 import reprlib
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, count
+from itertools import chain, count, islice
 from typing import Any, Literal, Self
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from comparo.data.opening import VALUE, check_size
 from comparo.errors import ComparisonsError, pip_install
 from comparo.types import Array, Index, LongIndex
 
 Column = Sequence[Any] | NDArray[Any]
 Library = Literal["pandas", "polars", "pyarrow"]
 
+CHUNK = 512  # rows at a time: few enough to be freed before the garbage collector runs
 INSTALL = pip_install("data")
 
 
@@ -41,6 +44,35 @@ def columns_from_frame(frame: Any, wanted: Collection[str] | None = None) -> tup
         frame = frame.collect()
     columns = {name: column_from_series(frame[name]) for name in kept}
     return columns, tuple(str(name) for name in names if name not in kept)
+
+
+def columns_from_objects(
+    objects: Iterable[Mapping[str, Any]], wanted: Collection[str] | None = None, source: str = "the rows"
+) -> tuple[dict[str, Column], tuple[str, ...]]:
+    """The wanted columns of an iterable of mappings, None where a key is missing, and the names of the others.
+
+    >>> columns_from_objects([{"first": "ana", "p": 0.7}, {"first": "bo", "note": "!"}], wanted=["first", "p"])
+    ({'first': ['ana', 'bo'], 'p': [0.7, None]}, ('note',))
+    """
+    columns: dict[str, list[Any]] = {}
+    others: dict[str, None] = {}
+    objects, rows = iter(objects), 0
+    while chunk := list(islice(objects, CHUNK)):
+        for name in dict.fromkeys(chain.from_iterable(chunk)):
+            if wanted is not None and name not in wanted:
+                others[name] = None
+            elif name not in columns:
+                columns[name] = [None] * rows
+        for name, column in columns.items():
+            column.extend(stored_once(row.get(name)) for row in chunk)
+        rows += len(chunk)
+        check_size(VALUE * rows * len(columns), source)  # each row may have a key of its own
+    return dict(columns), tuple(others)
+
+
+def stored_once(value: Any) -> Any:
+    """A value, interned if it is a string: repeated labels would take most of the memory."""
+    return sys.intern(value) if type(value) is str else value
 
 
 def column_from_series(series: nw.Series[Any]) -> Column:

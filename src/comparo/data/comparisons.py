@@ -1,8 +1,7 @@
 """Comparisons: which items were compared, and how probable it is that the first is the better one.
 
-K comparisons of N items are columns of shape (K,): `first` and `second` are codes into `items`, `p` is P(first is
-better) as the judge saw it with `first` shown first. Labels become codes once, here; `layouts` checks what is read, and
-`sheets` reads several files as one.
+These are the ways in and out: labels become codes once, here; `layouts` checks what is read, and `sheets` reads several
+files as one. What follows from the columns is in `answers`.
 """
 
 from __future__ import annotations
@@ -10,25 +9,30 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from comparo.data.columns import Table, column_from_values, columns_from_frame, frame_from_columns, look_up, shown
-from comparo.data.formats import columns_from_objects, read_columns, write_columns
-from comparo.data.layouts import LABELS, WANTED, fields_from_matrix, fields_from_table
-from comparo.data.lineups import columns_of, ordered, position_effects
-from comparo.data.run_folder import database_of, judged
+from comparo.data.answers import Answers
+from comparo.data.columns import (
+    Table,
+    column_from_values,
+    columns_from_frame,
+    columns_from_objects,
+    frame_from_columns,
+    look_up,
+    shown,
+)
+from comparo.data.formats import write_columns
+from comparo.data.layouts import WANTED, answers_at, fields_from_matrix, fields_from_table
+from comparo.data.lineups import columns_of, ordered
 from comparo.data.wordings import few
 from comparo.errors import ComparisonsError
-from comparo.rounding import snapped
-from comparo.types import Array, Index, LongIndex, Mask
 
 
 @dataclass(frozen=True, eq=False)
-class Comparisons:
+class Comparisons(Answers):
     """K comparisons of N items.
 
     Labels are any hashable values. Integer labels are kept as integers in ascending order, all others in the order of
@@ -51,24 +55,6 @@ class Comparisons:
     >>> comparisons.items, comparisons.first, comparisons.p
     (array(['ana', 'bo', 'cy'], dtype=object), array([0, 1], dtype=int32), array([0.7, 0.6]))
     """
-
-    items: NDArray[Any]
-    first: Index
-    second: Index
-    p: Array
-    weight: Array | None = None
-    contexts: NDArray[Any] | None = None
-    context: Index | None = None
-    judges: NDArray[Any] | None = None
-    judge: Index | None = None
-    voted: bool = False
-    lineup: NDArray[Any] | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "p", snapped(self.p))
-
-    def __len__(self) -> int:
-        return len(self.p)
 
     @classmethod
     def of(cls, data: Any) -> Comparisons:
@@ -173,9 +159,7 @@ class Comparisons:
         ...     Comparisons.read(f"{folder}/pairs.csv.gz").items
         array(['ana', 'bo'], dtype=object)
         """
-        database = database_of(path)
-        table = read_columns(path, WANTED, LABELS) if database is None else judged(database)
-        return cls(**fields_from_table(table))
+        return cls(**fields_from_table(answers_at(path)))
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the columns to a file in the format of its ending; `read` returns the same comparisons.
@@ -282,135 +266,6 @@ class Comparisons:
         one, other = mean.T
         p = np.where(both, (one + 1 - other) / 2, one)
         return replace(self.take(lead), p=p, weight=np.sum(weight, axis=1))
-
-    def both_orders(self) -> tuple[Array, Array]:
-        """p_ij and p_ji of the M pairs that a judge compared in both orders, each the mean of its comparisons: (M,).
-
-        >>> Comparisons.from_rows([("a", "b", 0.75), ("b", "a", 0.5), ("a", "c", 0.9)]).both_orders()
-        (array([0.75]), array([0.5]))
-        """
-        _, seen, mean, _ = self.by_order()
-        first, second = mean[seen.all(axis=1)].T
-        return first, second
-
-    def pair_keys(self) -> LongIndex:
-        """A number for each comparison, (K,): equal for the same two items, context and judge, in either order.
-
-        >>> Comparisons.from_rows([("a", "b", 0.7), ("b", "a", 0.5), ("a", "c", 0.9)]).pair_keys()
-        array([1, 1, 2])
-        """
-        key = np.minimum(self.first, self.second).astype(np.int64) * len(self.items)
-        key += np.maximum(self.first, self.second)
-        for labels, codes in ((self.contexts, self.context), (self.judges, self.judge)):
-            if labels is not None and codes is not None:
-                if int(key.max(initial=0)) * len(labels) >= 2**62:
-                    key = np.unique(key, return_inverse=True)[1]
-                key = key * len(labels) + codes
-        if self.lineup is not None:  # rows of line-ups are never merged: the other texts shown differ
-            apart = self.lineup["answer"] >= 0
-            key[apart] = int(key.max(initial=0)) + 1 + np.arange(np.count_nonzero(apart))
-        return key
-
-    def by_order(self) -> tuple[NDArray[np.intp], Mask, Array, Array]:
-        """The first row of each of M pairs (M,), and per order (M, 2): whether compared, mean p, sum of weights.
-
-        Column 0 is the order of the first row, column 1 the other. The mean is unweighted where weights sum to 0.
-
-        >>> Comparisons.from_rows([("a", "b", 0.75), ("b", "a", 0.5), ("a", "c", 0.9)]).by_order()[2]
-        array([[0.75, 0.5 ],
-               [0.9 , 0.  ]])
-        """
-        _, appearance, pair = np.unique(self.pair_keys(), return_index=True, return_inverse=True)
-        order = np.argsort(appearance, kind="stable")
-        lead = appearance[order]
-        pair = np.argsort(order, kind="stable")[pair]
-        slot = 2 * pair + (self.first != self.first[lead][pair])
-
-        def total(values: Array) -> Array:
-            return np.bincount(slot, values, 2 * len(lead)).astype(np.float64, copy=False).reshape(-1, 2)
-
-        weight = self.weights
-        seen, weights = total(np.ones(len(self))), total(weight)
-        mean = total(self.p) / np.maximum(seen, 1)
-        np.divide(total(weight * self.p), weights, out=mean, where=weights > 0)
-        return lead, seen > 0, mean, weights
-
-    @property
-    def weights(self) -> Array:
-        """The weight of each comparison, shape (K,); 1 if `weight` is None."""
-        return np.ones(len(self)) if self.weight is None else self.weight
-
-    def relative(self) -> Comparisons:
-        """The same comparisons with a mean weight of at least 1 per answer.
-
-        Where the noise is estimated from the answers, only the ratios of weights below 1 matter: there is no answer of
-        less than one. Weights above 1 are repetitions.
-
-        >>> Comparisons.from_rows([("ana", "bo", 0.7, 0.01), ("bo", "cy", 0.6, 0.03)]).relative().weights.round(9)
-        array([0.5, 1.5])
-        """
-        if self.weight is None or not self.weight.any():
-            return self
-        share = self.weight / np.max(self.weight)
-        least = share * (np.sum(self.freedom[share > 0]) / np.sum(share))
-        return replace(self, weight=np.maximum(self.weight, least))
-
-    @property
-    def judged_by(self) -> Index:
-        """The code of each comparison's judge, shape (K,); 0 if `judge` is None."""
-        return np.zeros(len(self), dtype=np.int32) if self.judge is None else self.judge
-
-    @property
-    def freedom(self) -> Array:
-        """The number of observations per comparison, (K,): 1 for a pair, 2/m for a row of a line-up (`lineups`)."""
-        return np.ones(len(self)) if self.lineup is None else 2.0 / self.lineup["left"]
-
-    @property
-    def answers(self) -> int:
-        """The number of answers; all rows of a line-up are one answer.
-
-        >>> Comparisons.from_rows([{"items": "x|y|z", "best": "x"}, {"items": "x|y", "best": "x"}]).answers
-        2
-        """
-        if self.lineup is None:
-            return len(self)
-        number = self.lineup["answer"]
-        return int(np.count_nonzero(number < 0)) + len(np.unique(number[number >= 0]))
-
-    @property
-    def positions(self) -> Index:
-        """The position effect of each comparison, (K,), as an index into `slots`."""
-        return self._positions[0]
-
-    @property
-    def slots(self) -> Index:
-        """Judge, size of the line-up, lower and higher slot of each position effect, (F, 4): those of pairs first.
-
-        >>> Comparisons.from_rows([{"items": "x|y|z", "best": "x"}]).slots.tolist()
-        [[0, 2, 0, 1], [0, 3, 0, 1], [0, 3, 0, 2]]
-        """
-        return self._positions[1]
-
-    @cached_property
-    def _positions(self) -> tuple[Index, Index]:
-        return position_effects(self.lineup, self.judged_by, 1 if self.judges is None else len(self.judges))
-
-    @property
-    def position_freedom(self) -> Array:
-        """The free parameters per position effect, (F,): 1 for pairs, 2/k for two slots of a line-up of k texts.
-
-        Of the k(k − 1)/2 effects of two slots only k − 1 are free, as many as an answer has observations.
-        """
-        return 2.0 / self.slots[:, 1]
-
-    @property
-    def hard(self) -> bool:
-        """Whether every p is a decision: 0, ½ or 1.
-
-        >>> Comparisons.from_rows([("ana", "bo", 0.7)]).hard, Comparisons.from_rows([("ana", "bo", 1)]).hard
-        (False, True)
-        """
-        return bool(np.all((self.p == 0) | (self.p == 0.5) | (self.p == 1)))
 
     def decisions(self) -> Comparisons:
         """The same comparisons with hard p: 1 where p > ½, 0 where p < ½, and ½ where p = ½.

@@ -12,30 +12,36 @@ import io
 import json
 import os
 import re
-import sys
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
-from uuid import uuid4
 
 import narwhals as nw
 import numpy as np
 
-from comparo.data.columns import INSTALL, Column, Library, Table, columns_from_frame, installed
+from comparo.data.columns import (
+    CHUNK,
+    INSTALL,
+    Column,
+    Library,
+    Table,
+    columns_from_frame,
+    columns_from_objects,
+    installed,
+    stored_once,
+)
 from comparo.data.documents import csv_lines, rows_of_workbook, unguarded
-from comparo.data.opening import VALUE, check_regular, check_size, most_bytes, unpacked
+from comparo.data.opening import VALUE, check_parquet, check_regular, check_size, most_bytes, unpacked, whole
 from comparo.errors import ComparisonsError
 
 WRITTEN = (".csv", ".jsonl", ".parquet")
 READ = (*WRITTEN, ".tsv", ".ndjson", ".json", ".xlsx")
-
-CHUNK = 512  # rows at a time: few enough to be freed before the garbage collector runs
 
 
 def read_columns(
@@ -56,13 +62,7 @@ def read_columns(
     path = Path(path)
     check_regular(path)
     ending, _ = split_ending(path, READ)
-    content = unpacked(path)
-    if not content.getbuffer():
-        raise ComparisonsError(f"{path} is empty; write its rows first")
-    try:
-        table = _READERS[ending](content, str(path), wanted)
-    except UnicodeDecodeError as error:
-        raise ComparisonsError(f"{path} is not UTF-8 text ({error.reason}); save it again as UTF-8") from error
+    table = _table_of(_READERS[ending], unpacked(path), str(path), wanted)
     if ending != ".csv" or not labels:
         return table
     columns = dict(table.columns)
@@ -77,10 +77,21 @@ def columns_from_text(text: str, source: str) -> Table:
 
     `source` names the text in errors.
     """
-    if not text.strip():
+    content = io.BytesIO(text.encode() if text.strip() else b"")
+    return _table_of(_read_json if _BEGINS.match(text) else _read_csv, content, source)
+
+
+def _table_of(
+    read: Callable[..., Table], content: io.BytesIO, source: str, wanted: Collection[str] | None = None
+) -> Table:
+    """What a reader makes of a file; a ComparisonsError where it is empty."""
+    try:
+        table = read(content, source, wanted) if content.getbuffer() else None
+    except UnicodeDecodeError as error:
+        raise ComparisonsError(f"{source} is not UTF-8 text ({error.reason}); save it again as UTF-8") from error
+    if table is None or not (table.columns or table.others):
         raise ComparisonsError(f"{source} is empty; write its rows first")
-    read = _read_json if _BEGINS.match(text) else _read_csv
-    return read(io.BytesIO(text.encode()), source, None)
+    return table
 
 
 def split_ending(path: Path, known: Sequence[str]) -> tuple[str, bool]:
@@ -137,7 +148,7 @@ def _table(
     while chunk := list(islice(rows, CHUNK)):
         for name, cells in zip(header, zip(*chunk, strict=True), strict=True):
             if name in columns:
-                columns[name].extend(map(_stored_once, cells))
+                columns[name].extend(map(stored_once, cells))
         check_size(VALUE * len(lines) * len(columns), source)
     return Table(dict(columns), source, lines, tuple(name for name in header if name not in columns))
 
@@ -165,13 +176,7 @@ def _rows_of_csv(reader: Any, width: int, source: str, lines: array[int]) -> Ite
 def _read_json_lines(file: io.BytesIO, source: str, wanted: Collection[str] | None) -> Table:
     lines = array("q")
     columns, others = columns_from_objects(_objects_of_lines(file, source, lines), wanted, source)
-    return _not_empty(Table(columns, source, lines, others))
-
-
-def _not_empty(table: Table) -> Table:
-    if not table.columns and not table.others:
-        raise ComparisonsError(f"{table.source} is empty; write its rows first")
-    return table
+    return Table(columns, source, lines, others)
 
 
 def _read_json(file: io.BytesIO, source: str, wanted: Collection[str] | None) -> Table:
@@ -190,13 +195,13 @@ def _read_json(file: io.BytesIO, source: str, wanted: Collection[str] | None) ->
         if not isinstance(row, dict):
             raise ComparisonsError(f"{source}, row {number}: {row!r:.60} is not an object; each row must be one")
     columns, others = columns_from_objects(rows, wanted, source)
-    return _not_empty(Table(columns, source, others=others))
+    return Table(columns, source, others=others)
 
 
 def _read_parquet(file: io.BytesIO, source: str, wanted: Collection[str] | None) -> Table:
     library = parquet_library(source)
     try:
-        _check_parquet(file, library, source)
+        check_parquet(file, library, source)
         file.seek(0)
         frame = nw.read_parquet(file, backend=library)
     except ComparisonsError:
@@ -211,38 +216,6 @@ def _read_parquet(file: io.BytesIO, source: str, wanted: Collection[str] | None)
     return Table(columns, source, others=others)
 
 
-def _check_parquet(file: io.BytesIO, library: Library, source: str) -> None:
-    """Raise a ComparisonsError where a file of few bytes holds too many values, or a long text in too many rows."""
-    if library == "polars":
-        import polars
-
-        frame = polars.scan_parquet(file)
-        check_size(VALUE * frame.select(polars.len()).collect().item() * len(frame.collect_schema()), source)
-        return
-    from pyarrow import parquet
-
-    known = parquet.read_metadata(file)
-    groups, leaves = [*map(known.row_group, range(known.num_row_groups))], range(known.num_columns)
-    check_size(sum(group.total_byte_size for group in groups), source)
-    size = sum(VALUE * group.column(leaf).num_values for group in groups for leaf in leaves)
-    check_size(size, source)
-    names = [known.schema.column(leaf).path for leaf in leaves]
-    for batch in parquet.ParquetFile(file, read_dictionary=names).iter_batches():
-        size += sum(map(_bytes_of_texts, batch.columns))
-        check_size(size, source)
-
-
-def _bytes_of_texts(column: Any) -> int:
-    """The bytes of the texts in an Arrow array that holds equal ones once."""
-    from pyarrow import compute, types
-
-    if types.is_dictionary(column.type):
-        lengths = compute.binary_length(column.dictionary).take(column.indices)
-        return compute.sum(lengths).as_py() or 0
-    inner = column.flatten() if types.is_nested(column.type) else []
-    return sum(map(_bytes_of_texts, inner if isinstance(inner, list) else [inner]))
-
-
 _BEGINS = re.compile(r"\s*(?:\{|\[\s*\{)")
 _READERS: dict[str, Callable[..., Table]] = {
     ".csv": _read_csv,
@@ -253,35 +226,6 @@ _READERS: dict[str, Callable[..., Table]] = {
     ".parquet": _read_parquet,
     ".xlsx": _read_workbook,
 }
-
-
-def columns_from_objects(
-    objects: Iterable[Mapping[str, Any]], wanted: Collection[str] | None = None, source: str = "the rows"
-) -> tuple[dict[str, Column], tuple[str, ...]]:
-    """The wanted columns of an iterable of mappings, None where a key is missing, and the names of the others.
-
-    >>> columns_from_objects([{"first": "ana", "p": 0.7}, {"first": "bo", "note": "!"}], wanted=["first", "p"])
-    ({'first': ['ana', 'bo'], 'p': [0.7, None]}, ('note',))
-    """
-    columns: dict[str, list[Any]] = {}
-    others: dict[str, None] = {}
-    objects, rows = iter(objects), 0
-    while chunk := list(islice(objects, CHUNK)):
-        for name in dict.fromkeys(chain.from_iterable(chunk)):
-            if wanted is not None and name not in wanted:
-                others[name] = None
-            elif name not in columns:
-                columns[name] = [None] * rows
-        for name, column in columns.items():
-            column.extend(_stored_once(row.get(name)) for row in chunk)
-        rows += len(chunk)
-        check_size(VALUE * rows * len(columns), source)  # each row may have a key of its own
-    return dict(columns), tuple(others)
-
-
-def _stored_once(value: Any) -> Any:
-    """A value, interned if it is a string: repeated labels would take most of the memory."""
-    return sys.intern(value) if type(value) is str else value
 
 
 def _objects_of_lines(file: io.BytesIO, source: str, lines: array[int]) -> Iterator[Mapping[str, Any]]:
@@ -337,23 +281,6 @@ def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -
         gzip.GzipFile("", "wb", 6, raw, mtime=0) if compressed else nullcontext(raw) as file,
     ):
         _WRITERS[ending](file, columns, str(path))
-
-
-@contextmanager
-def whole(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing; it appears at `path` when it is complete, or not at all."""
-    temporary = path.parent / f".{uuid4().hex}.tmp"
-    try:
-        with temporary.open("xb") as file:
-            yield file
-        os.replace(temporary, path)
-    except UnicodeEncodeError as error:
-        raise ComparisonsError(f"{path}: a label is not valid Unicode ({error.reason}); rename it") from error
-    except OSError as error:
-        raise ComparisonsError(f"{path} cannot be written ({error.strerror})") from error
-    finally:
-        with suppress(OSError):  # of a file that is not there, and of read-only storage
-            temporary.unlink()
 
 
 def csv_text(columns: Mapping[str, Column]) -> str:

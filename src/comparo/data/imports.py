@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from itertools import combinations, cycle
 from typing import Any
 
-from comparo.data.columns import Column, Table, as_number, is_blank, shown, winners
+from comparo.data.columns import Column, Table, as_number, columns_from_objects, is_blank, shown, winners
 from comparo.data.comparisons import Comparisons
-from comparo.data.formats import columns_from_objects, read_columns
+from comparo.data.formats import read_columns
 from comparo.data.layouts import WINNERS
 from comparo.data.run_folder import clean
 from comparo.errors import ComparisonsError

@@ -9,6 +9,7 @@ an `error` are judgements that failed and are left out. Answers about several te
 """
 
 import logging
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
@@ -18,7 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from comparo.data.columns import Table, column_from_values, factorise, is_blank, is_missing, numbers, shown, winners
+from comparo.data.formats import read_columns
 from comparo.data.lineups import SAID, is_lineup, pairs_of
+from comparo.data.run_folder import database_of, judged
 from comparo.errors import ComparisonsError
 from comparo.types import Mask
 
@@ -40,6 +43,12 @@ WINNERS = {  # by the second column of a layout
 }
 
 logger = logging.getLogger(__name__)
+
+
+def answers_at(path: str | os.PathLike[str]) -> Table:
+    """The columns of a file of comparisons, or the answers of a run."""
+    database = database_of(path)
+    return read_columns(path, WANTED, LABELS) if database is None else judged(database)
 
 
 def fields_from_table(table: Table) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Open a file of the user: a regular one, of which no more than a limit is read and unpacked.
+"""Open a file of the user: a regular one, of which no more than a limit is read; or a new one, that is written whole.
 
 Files are untrusted: a few kilobytes can unpack to gigabytes, and a device or a pipe may never end. One limit holds for
 what a file has, what it unpacks to and, with `VALUE` bytes for each value, the table that it becomes.
@@ -8,8 +8,11 @@ import gzip
 import io
 import os
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, BinaryIO
+from uuid import uuid4
 
 from comparo.errors import ComparisonsError
 
@@ -78,3 +81,52 @@ def bounded(file: IO[bytes] | gzip.GzipFile, source: str) -> io.BytesIO:
         check_size(content.tell(), source)
     content.seek(0)
     return content
+
+
+def check_parquet(file: io.BytesIO, library: str, source: str) -> None:
+    """Raise a ComparisonsError where a file of few bytes holds too many values, or a long text in too many rows."""
+    if library == "polars":
+        import polars
+
+        frame = polars.scan_parquet(file)
+        check_size(VALUE * frame.select(polars.len()).collect().item() * len(frame.collect_schema()), source)
+        return
+    from pyarrow import parquet
+
+    known = parquet.read_metadata(file)
+    groups, leaves = [*map(known.row_group, range(known.num_row_groups))], range(known.num_columns)
+    check_size(sum(group.total_byte_size for group in groups), source)
+    size = sum(VALUE * group.column(leaf).num_values for group in groups for leaf in leaves)
+    check_size(size, source)
+    names = [known.schema.column(leaf).path for leaf in leaves]
+    for batch in parquet.ParquetFile(file, read_dictionary=names).iter_batches():
+        size += sum(map(_bytes_of_texts, batch.columns))
+        check_size(size, source)
+
+
+def _bytes_of_texts(column: Any) -> int:
+    """The bytes of the texts in an Arrow array that holds equal ones once."""
+    from pyarrow import compute, types
+
+    if types.is_dictionary(column.type):
+        lengths = compute.binary_length(column.dictionary).take(column.indices)
+        return compute.sum(lengths).as_py() or 0
+    inner = column.flatten() if types.is_nested(column.type) else []
+    return sum(map(_bytes_of_texts, inner if isinstance(inner, list) else [inner]))
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing; it appears at `path` when it is complete, or not at all."""
+    temporary = path.parent / f".{uuid4().hex}.tmp"
+    try:
+        with temporary.open("xb") as file:
+            yield file
+        os.replace(temporary, path)
+    except UnicodeEncodeError as error:
+        raise ComparisonsError(f"{path}: a label is not valid Unicode ({error.reason}); rename it") from error
+    except OSError as error:
+        raise ComparisonsError(f"{path} cannot be written ({error.strerror})") from error
+    finally:
+        with suppress(OSError):  # of a file that is not there, and of read-only storage
+            temporary.unlink()

@@ -24,11 +24,12 @@ import numpy as np
 from comparo.data.columns import INSTALL, is_missing
 from comparo.data.comparisons import Comparisons
 from comparo.data.documents import workbook
-from comparo.data.formats import csv_text, read_columns, whole
+from comparo.data.formats import csv_text, read_columns
 from comparo.data.items import Items
-from comparo.data.layouts import LABELS, WANTED, judged_fields
+from comparo.data.layouts import answers_at, judged_fields
 from comparo.data.lineups import PAIR, ROWS
-from comparo.data.run_folder import database_of, judged
+from comparo.data.opening import whole
+from comparo.data.run_folder import database_of
 from comparo.errors import ComparisonsError
 
 WINNER = "winner"
@@ -199,13 +200,12 @@ def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bo
     blank = []
     files = [file for path in paths for file in map(str, sheets_in(path) or (path,))]
     for path in dict.fromkeys(files):
-        database = database_of(path)
-        table = read_columns(path, WANTED, LABELS) if database is None else judged(database)
-        fields, rows = judged_fields(table, is_kept)
+        fields, rows = judged_fields(answers_at(path), is_kept)
         if len(fields["p"]):
             rows_of = {"lineup": fields["lineup"]} if "lineup" in fields else {}
             parts[path] = Comparisons(**fields).to_rows() | rows_of
             if is_named and not {"judge", "voter"} & set(parts[path]):
+                database = database_of(path)
                 name = (Path(path) if database is None else database.parent).resolve().name.partition(".")[0]
                 parts[path] = {**parts[path], "judge": np.full(len(fields["p"]), name, dtype=object)}
         if left := rows - len(fields["p"]):

@@ -19,9 +19,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.columns import Column, Table, as_number, columns_from_frame, factorise, is_blank, shown
+from comparo.data.columns import (
+    Column,
+    Table,
+    as_number,
+    columns_from_frame,
+    columns_from_objects,
+    factorise,
+    is_blank,
+    shown,
+)
 from comparo.data.documents import docx_text, pdf_text
-from comparo.data.formats import columns_from_objects, columns_from_text, read_columns
+from comparo.data.formats import columns_from_text, read_columns
 from comparo.data.images import image_url
 from comparo.data.opening import bounded, unpacked
 from comparo.data.run_folder import database_of, items_of_run

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from comparo import load_judge
 from comparo.data.lineups import soft_rows
-from comparo.data.prompts import DELIMITER
+from comparo.data.sanitize import DELIMITER
 from comparo.judges import hf
 from comparo.judges.vllm import VllmJudge
 from inside import Chat, Rest, TextSpellings, criterion_prompt, label_probability, read_logprobs

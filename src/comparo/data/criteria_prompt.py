@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from comparo.data.grammar import with_settings
-from comparo.data.prompts import Prompt, criterion_prompt, escape
-from comparo.data.wordings import DEFAULT_WORDING, LABELS, few, wording_named
+from comparo.data.prompts import Prompt, criterion_prompt
+from comparo.data.wordings import DEFAULT_WORDING, LABELS, escape, few, wording_named
 
 LINE = 12  # tokens of a line or of a key and its value, besides the name and the kind: signs, a label, a line break
 LONGEST = 40  # characters of a name, which is a column and part of the names of files

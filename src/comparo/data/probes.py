@@ -8,7 +8,7 @@ An audit shows a judge the original and a variant; a preference that contradicts
 (`comparo.run.audit`).
 
 `find_injections` flags texts that address the judge because they imitate the prompt. Delimiters keep a text in its
-place (`comparo.data.prompts.delimited`), but a judge may still be persuaded by what it reads there. So texts and
+place (`comparo.data.wordings.delimited`), but a judge may still be persuaded by what it reads there. So texts and
 contexts are flagged that hold
 
 - a heading of the prompt, or the name of a place: "Summary B:", "**Summary B**", "Summary A is better"
@@ -32,9 +32,9 @@ import numpy as np
 from comparo.data.columns import shown
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.items import Items
-from comparo.data.prompts import DELIMITER, TEXTS, Prompt, look_alike
-from comparo.data.sanitize import skeleton
-from comparo.data.wordings import DECLARATION, undelimited
+from comparo.data.prompts import Prompt
+from comparo.data.sanitize import DELIMITER, look_alike, skeleton
+from comparo.data.wordings import DECLARATION, TEXTS, undelimited
 
 Right = Literal["equal", "no better", "worse", ""]
 

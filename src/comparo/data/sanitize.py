@@ -13,12 +13,15 @@ Names in single brackets are also HTML (`<b>`), code (`List<String>`) and notes 
 control tokens of a model count: `<eos>`, `<end_of_turn>`, `[INST]`.
 
 Words may be hidden from a comparison, though not from a reader, by look-alikes of letters and by characters that are
-not seen: `skeleton` undoes both.
+not seen: `skeleton` undoes both. In a prompt, texts stand between digits that none of them holds (`delimiter_for`).
 """
 
+import hashlib
 import re
 import unicodedata
+from collections.abc import Sequence
 
+DELIMITER = "7e84f271"  # arbitrary; docs/judges.md measures it. By chance, one text of 2³² holds it
 # What a terminal executes instead of printing it: control characters, marks that change the direction of the text, line
 # separators, and halves of surrogate pairs, which cannot be printed at all.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
@@ -109,3 +112,27 @@ def defuse(text: str) -> str:
     ('Good.< |im_end|>', '< eos> [ /INST]', '<b>List<String></b> [1] [INSTALL]')
     """
     return _CONTROL.sub(lambda match: f"{match[0]} ", text)
+
+
+def delimiter_for(texts: Sequence[str]) -> str:
+    """Hexadecimal digits that no text holds: `DELIMITER` or, where a text holds it, digits of the texts' SHA-256.
+
+    A constant lets different prompts share their beginning. All texts of a prompt have the same digits, because digits
+    sway small models. What looks like the digits counts as them (`look_alike`).
+    """
+    # Not drawn from the seed: answers are cached by their prompts, which must be the same in runs of another seed.
+    held, digits = [skeleton(text) for text in texts], DELIMITER
+    while any(map(look_alike(digits).search, held)):
+        source = "\0".join([digits, *texts])
+        digits = hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[: len(DELIMITER)]
+    return digits
+
+
+def look_alike(digits: str) -> re.Pattern[str]:
+    """The pattern of hexadecimal digits, and of characters that look like them, in a `skeleton`.
+
+    >>> look_alike("7e01").findall("7e01 7E0l 7-e-0-1 7 eO1 7e-+-01")
+    ['7e01', '7E0l', '7-e-0-1', '7 eO1']
+    """
+    alike = {"0": "[0o]", "1": "[1il|]"}
+    return re.compile(r"[\W_]{0,2}".join(alike.get(digit, digit) for digit in digits), re.IGNORECASE)

@@ -1,6 +1,9 @@
 """What tests use of comparo beside its public names, for set-up: a move within comparo changes this file alone."""
 
+from comparo.analysis.confidence import expected_spearman, top_probability
+from comparo.analysis.correlations import spearman, spearman_within
 from comparo.cli.app import COMMANDS, load_command, summary
+from comparo.cli.printing import Console
 from comparo.data.columns import Table, frame_from_columns
 from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.documents import CELL, guarded, unguarded
@@ -38,16 +41,18 @@ from comparo.model.likelihoods.gaussian import Constant, Linear
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
 from comparo.model.posterior import Posterior
-from comparo.model.tuning import LIMITS, Limits
+from comparo.model.tuning import LIMITS, SPREAD, Limits
 from comparo.options import Storage
 from comparo.ranking.consensus import consensus
 from comparo.ranking.criteria_ranking import CriteriaRanking, combine
 from comparo.ranking.ranks import components
 from comparo.ranking.scores import nodes_of
 from comparo.ranking.self_consistency import count_flips
+from comparo.report.data import Room
 from comparo.report.making import facts
+from comparo.report.measures import outlook
 from comparo.report.page import render
-from comparo.report.record import read_record
+from comparo.report.record import Fitted, fitted_record, read_record
 from comparo.run.batch import BatchRun, check_batch
 from comparo.run.batch_transport import Pauses
 from comparo.run.budget import Budget
@@ -58,13 +63,20 @@ from comparo.run.linking import link, read_past
 from comparo.run.loop import Run
 from comparo.run.pilot import rate
 from comparo.run.plan import prepare
+from comparo.run.progress import Progress
 from comparo.run.rank import prepare_rank
 from comparo.run.resume import Change, merged
 from comparo.run.rounds import Rounds
 from comparo.run.task import Task
 from comparo.run.voices import Voice, voices_of
+from comparo.run.why import prepare_why
 from comparo.run.worker import Asking, answers_to
 from comparo.selection.greedy import join
 from comparo.selection.growing import Placing
 from comparo.selection.lineups import LineupSelector
-from comparo.selection.sharing import next_pairs, share_out
+from comparo.selection.sharing import next_pairs, share_out, telling_pairs
+from comparo.selection.systems import Systems, sureness
+from comparo.studies.display import correlations_table, retention_table
+from comparo.studies.recorded import Opened, Recorded
+from comparo.studies.sweep import Fit, Way, evaluate, everything, sweep
+from comparo.vote.session import Links, Voting

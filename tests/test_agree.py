@@ -404,7 +404,7 @@ def test_the_picture_of_a_calibration():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["as said", "without position bias"]
     data, people = world(0, pairs=60)
     assert len(plot_agreement(agree(data, people, draws=1), "gpt", ax=Figure().subplots()).containers) == 1
-    with pytest.raises(ValueError, match=r"no judge 'zoe'.* gpt"):
+    with pytest.raises(ValueError, match=r"'zoe'.* gpt"):
         plot_agreement(agree(data, people, draws=1), "zoe")
     with pytest.raises(ValueError, match="judges: person 1, gpt"):
         plot_agreement(agree(data, people[:1], draws=1))

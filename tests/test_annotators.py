@@ -182,7 +182,7 @@ def test_what_cannot_be_told_is_nan_and_what_cannot_be_read_an_error():
     assert np.isnan(krippendorff_alpha(apart).value)
     assert krippendorff_alpha(apart).pairs == 0
     assert np.isnan(cohen_kappa(apart, "ana", "bo").value)
-    with pytest.raises(ComparisonsError, match=r"'zoe' is not a judge .*'ana', 'bo'"):
+    with pytest.raises(ComparisonsError, match=r"'zoe'.*'ana', 'bo'"):
         cohen_kappa(few, "ana", "zoe")
     with pytest.raises(ComparisonsError, match="name no judges"):
         cohen_kappa(Comparisons.from_rows([("a", "b", 1)]), "ana", "bo")

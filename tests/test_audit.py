@@ -136,6 +136,8 @@ def test_position_is_found_from_all_pairs():
     found = card.finding(TWIN)
     assert found.low < -0.6 < found.high
     assert found.verdict == "bias"
+    assert "second" in found.sentence
+    assert "first" not in found.sentence
     assert found.pairs > 50
     assert card.finding(OBEYS).verdict != "bias"
 
@@ -176,12 +178,6 @@ def test_power_and_false_discoveries():
 def test_decisions_of_an_unbiased_judge_are_not_called_biased():
     alarms = [bool(cards(simulated("hard", seed=run), seed=run)[0].biases) for run in range(60)]
     assert np.mean(alarms) <= 0.1
-
-
-def test_a_judge_that_prefers_the_second_text_is_told_so():
-    found = cards(simulated(bias=-1.0))[0].finding(TWIN)
-    assert "second" in found.sentence
-    assert "first" not in found.sentence
 
 
 @pytest.mark.long
@@ -349,7 +345,7 @@ def test_an_audit_is_the_prior_of_a_run(tmp_path):
     page = write_report(tmp_path / "run").read_text()
     shown = page[page.index('<section id="audit">') :].partition("</section>")[0]
     assert f"{found.cards[0].finding('padded').effect:.2f}" in shown
-    with pytest.raises(ValueError, match="is an audit of simulated/soft"):
+    with pytest.raises(ValueError, match="simulated/soft"):
         rank(TEXTS, "better", judge=load_judge("simulated/hard"), control=folder)
 
 
@@ -359,10 +355,6 @@ def test_markup_and_opening_are_controlled_for():
     table = rank(texts, "better", judge=judge, budget="8n", control="markup").tables["control"]
     assert table["column"].tolist() == ["markup"]
     assert table["low"][0] > 0
-
-
-def test_the_public_name():
-    assert comparo.audit is audit
 
 
 # The command
@@ -405,15 +397,11 @@ def test_the_command_prints_a_card_writes_a_page_and_fails_a_build(comparo_run, 
     assert "&lt;b&gt;Story" in page
 
 
-def test_two_judges_have_folders_of_their_own(comparo_run, tmp_path):
+def test_limits_that_make_no_sense_are_refused_and_two_judges_have_folders_of_their_own(comparo_run, tmp_path):
+    for limit in ("padded", "size=1", "padded=x", "padded=-1"):
+        assert comparo_run("--judge", "simulated/soft", "--fail-if", limit).returncode == 2
+    assert not (tmp_path / "comparo-runs").exists()  # nothing was asked
     done = comparo_run("--judge", "simulated/soft", "--judge", "simulated/hard")
     assert done.returncode == 0, done.stderr
     names = [folder.name.partition("-items-")[2] for folder in (tmp_path / "comparo-runs").iterdir()]
     assert sorted(name for name in names if "audit" in name) == ["audit-simulated-hard", "audit-simulated-soft"]
-
-
-@pytest.mark.parametrize("limit", ["padded", "size=1", "padded=x", "padded=-1"])
-def test_a_limit_that_makes_no_sense_is_refused_before_anything_is_asked(comparo_run, limit):
-    done = comparo_run("--judge", "simulated/soft", "--fail-if", limit)
-    assert done.returncode == 2
-    assert "comparo-runs" not in done.stderr

@@ -36,8 +36,8 @@ def test_good_reversed_and_lost_voices_are_told_apart(tmp_path):
     assert named[1] not in found.panel
     assert named[2] not in found.panel
     told = " | ".join(found.notes)
-    assert f"'{named[1]}' ranks against the others" in told
-    assert f"'{named[2]}' answers mostly by position" in told
+    assert f"'{named[1]}' ranks against" in told
+    assert f"'{named[2]}' answers mostly" in told
     assert len(found.notes) == 2
     content = found.table["content"]
     assert np.all(np.diff(content) <= 0)
@@ -97,7 +97,7 @@ def test_coins_alone_are_seen_by_nobody_and_more_pairs_are_asked_only_for_what_i
     found = audition(TEXTS, "better", judge=coins)
     reads = found.table["reads"].tolist()
     assert "yes" not in reads
-    assert found.advice.startswith("No judge sees these texts")
+    assert "No judge" in found.advice
     assert found.rivals == ()
     assert len(found.notes) == 2
     assert (found.ask > 20) == ("not yet known" in reads)
@@ -242,7 +242,7 @@ def test_three_servers_on_the_command_line(run, tmp_path, wordings):
     names = {f"openai/{judge}{end}" for judge in servers for end in ends}
     assert {row["judge"] for row in found["voices"]} == names
     assert found["best"].startswith("openai/good")
-    assert all("openai/bad" in note and "ranks against the others" in note for note in found["notes"])
+    assert all("openai/bad" in note and "ranks against" in note for note in found["notes"])
     assert len(found["notes"]) == len(wordings)
     page = (tmp_path / "found" / "report.html").read_text(encoding="utf-8")
     assert (

@@ -47,7 +47,7 @@ def test_the_command_that_an_audition_names_asks_no_audited_pair_again(comparo, 
         command = following(done)
         assert command[-2:] == ["--audition", "found"]
         planned = comparo(*command, "--dry-run")
-        assert re.search("240 calls at most, 30 .*audition", planned.stdout)
+        assert re.search("240 calls .*30 .*audition", planned.stdout)
         ranked = comparo(*command, "--out", "run", "--format", "json")
         assert ranked.returncode == 0, ranked.stderr
         assert [len(good.asked), len(bad.asked)] == [60 + 240 - 30, 60]
@@ -62,7 +62,7 @@ def test_the_command_that_an_audition_names_asks_no_audited_pair_again(comparo, 
     written = read_configuration(tmp_path / "run")["audition"]
     assert (written["source"], written["answers"]) == ("found", 30)
     assert written["cost"] == pytest.approx(30 * (100 * 1 + 2 * 2) / 1e6)
-    assert re.search(r"\b30 of the answers .*audition", (tmp_path / "run" / "report.html").read_text())
+    assert re.search(r"\b30 of .*audition", (tmp_path / "run" / "report.html").read_text())
 
 
 @pytest.mark.long
@@ -81,13 +81,13 @@ def test_other_texts_another_criterion_and_a_folder_of_no_run_are_refused(compar
         assert re.search(message, done.stderr)
     done = comparo("rank", "items.jsonl", "--criterion", "better", *common, "--audition", "items.jsonl")
     assert done.returncode != 0
-    assert "items.jsonl is not a run folder" in done.stderr
+    assert "items.jsonl" in done.stderr
     assert not (tmp_path / "comparo-runs").exists()
     ran = ("rank", "items.jsonl", "--criterion", "better", *common, "--out", "run")
     assert comparo(*ran, "--audition", "found").returncode == 0
     without = comparo(*ran)
     assert without.returncode != 0
-    assert re.search(r"\brun .*audition was '40 answers, ", without.stderr)
+    assert re.search(r"\brun .*'40 answers, ", without.stderr)
 
 
 def begun(judges, **options):
@@ -171,7 +171,7 @@ def test_a_context_keeps_its_answers(tmp_path):
     items = Items.of(rows)
     work = task([told("ana")], items=items)
     answers = AuditionAnswers.read(tmp_path / "found")
-    with pytest.raises(ValueError, match="none of the voices"):
+    with pytest.raises(ValueError, match="voices"):
         answers.given_to(items, work.voices)
     ranking = rank(rows, "better", judge="simulated/soft", audition=found, budget="6n", out=tmp_path / "run")
     assert len(ranking.comparisons) == 6 * 48

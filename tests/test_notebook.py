@@ -41,7 +41,7 @@ def test_it_goes_from_texts_to_a_report(notebook, tmp_path):
     assert table.index("<td>clock</td>") < table.index("<td>rain</td>")
     assert len([data for data in found if "image/png" in data]) == 2
     (report,) = tmp_path.glob("*/openings/report.html")
-    assert "Which Opening is more intriguing" in report.read_text(encoding="utf-8")
+    assert "more intriguing" in report.read_text(encoding="utf-8")
     assert "report.html: " in outputs[-1].text
 
 

@@ -12,16 +12,23 @@ from scipy.special import expit
 
 import comparo
 from comparo import Comparisons, ComparisonsError, Items, fit, with_votes
-from comparo.analysis.confidence import expected_spearman
 from comparo.log.questions import Ballot
 from comparo.model.estimators.votes import Expectation, Voted, _Posterior, _Solved, voted
-from comparo.model.tuning import SPREAD
 from comparo.ranking.votes import People, expected_of, find_voted
-from comparo.selection.lineups import LineupSelector
-from comparo.selection.sharing import telling_pairs
 from comparo.vote.dealing import Dealer
-from comparo.vote.session import disputed_pairs, informative_pairs
-from inside import LIMITS, Choices, Graph, csv_text, read_record, render
+from comparo.vote.session import informative_pairs
+from inside import (
+    LIMITS,
+    SPREAD,
+    Choices,
+    Graph,
+    LineupSelector,
+    csv_text,
+    expected_spearman,
+    read_record,
+    render,
+    telling_pairs,
+)
 from voting import Server
 
 
@@ -297,7 +304,7 @@ def test_votes_about_unknown_texts(votes, message):
 
 
 def test_votes_without_contexts_of_texts_with_several(example):
-    with pytest.raises(ComparisonsError, match="the votes have no column context"):
+    with pytest.raises(ComparisonsError, match="column context"):
         with_votes(example[1], [("0", "1", 1.0)])
 
 
@@ -329,13 +336,11 @@ def test_rank_with_votes(tmp_path):
     assert ranking.people.votes == 60
     assert ranking.people.voters == 2
     assert ranking.groups().group.tolist() == ["d", "c", "b", "a"]  # people say the opposite of the judge
-    from inside import read_record, render
-
     again = read_record(tmp_path / "run")
     assert again.ranking.scores == pytest.approx(ranking.scores, abs=1e-6)
     page = render(again)
     assert "people, 60 votes" in page
-    assert "in the scale of their votes" in page
+    assert "their votes" in page
 
 
 def test_rank_refuses_votes_before_it_asks(tmp_path):
@@ -399,37 +404,24 @@ def test_the_vote_on_a_run_asks_telling_pairs_first(tmp_path):
     assert informative_pairs(str(tmp_path / "no folder"), 0) == []
 
 
-def test_the_vote_may_be_about_the_pairs_that_votes_contradict_only(tmp_path):
-    quality = {f"e{k}": float(k) for k in range(6)}
-    texts, judge = {name: f"Essay {name}." for name in quality}, comparo.load_judge("simulated/soft", scores=quality)
-    votes = comparo.Comparisons.from_rows([("e0", "e5", 1.0), ("e5", "e0", 1.0), ("e0", "e5", 1.0), ("e4", "e1", 1.0)])
-    comparo.rank(texts, "better", judge=judge, out=tmp_path / "run", votes=votes)
-    first = disputed_pairs(str(tmp_path / "run"), tmp_path / "no votes")
-    assert first == [(None, "e0", "e5")]
-    assert 'id="disagreements"' in render(read_record(tmp_path / "run"))
-    dealer = Dealer(Items.of(texts), 0.5, first=first, is_only_first=True)
-    for number, voter in enumerate(("ana", "bo"), 1):
-        context, left, right = dealer.deal(voter, 2)
-        assert {left, right} == {"e0", "e5"}
-        dealer.know(Ballot(number, voter, context, left, right, datetime.now(UTC)))
-        assert dealer.deal(voter, 2) is None
-    with pytest.raises(ValueError, match="no run of a machine"):
-        disputed_pairs("essays", tmp_path)
-
-
-def test_the_page_of_the_command_shows_only_disputed_pairs(tmp_path):
+def test_the_vote_may_be_about_the_pairs_that_votes_contradict_only(tmp_path, run):
     quality = {f"e{k}": float(k) for k in range(6)}
     texts, judge = {name: f"Essay {name}." for name in quality}, comparo.load_judge("simulated/soft", scores=quality)
     votes = comparo.Comparisons.from_rows([("e0", "e5", 1.0), ("e0", "e4", 1.0), ("e4", "e1", 1.0)])
     comparo.rank(texts, "better", judge=judge, out=tmp_path / "run", votes=votes)
-    with Server(tmp_path / "run", tmp_path / "voting", "--only", "disagreements", "--for", "head") as server:
-        head, seen = server.voter("head"), []
-        while head.ballot is not None:
-            seen.append({name for name in quality if texts[name] in head.html})
-            head.vote("A")
+    assert 'id="disagreements"' in render(read_record(tmp_path / "run"))
+    with Server(tmp_path / "run", tmp_path / "voting", "--only", "disagreements", "--for", "ana,bo") as server:
+        for name in ("ana", "bo"):
+            voter, seen = server.voter(name), []
+            while voter.ballot is not None:
+                seen.append({name for name in quality if texts[name] in voter.html})
+                voter.vote("A")
+            assert sorted(map(sorted, seen)) == [["e0", "e4"], ["e0", "e5"]]
         _, said = server.stop()
-    assert sorted(map(sorted, seen)) == [["e0", "e4"], ["e0", "e5"]]
     assert "2 pairs" in said
+    (tmp_path / "essays").mkdir()
+    refused = run(tmp_path, ["vote", "essays", "--criterion", "better", "--only", "disagreements"])
+    assert (refused.returncode, (tmp_path / "comparo-runs").exists()) == (2, False)
 
 
 def test_a_fit_with_votes_shows_disagreements_with_the_texts_of_the_run(tmp_path, run):

@@ -12,13 +12,7 @@ from scipy.special import expit, logit
 from scipy.stats import sem, t
 
 from comparo import Comparisons, fit
-from comparo.plots import (
-    COLOURS,
-    plot_efficiency,
-    plot_groups,
-    plot_position_bias,
-    plot_ranking,
-)
+from comparo.plots import COLOURS, plot_efficiency, plot_groups, plot_position_bias, plot_ranking
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 ROWS = [("a", "b", 0.8), ("b", "c", 0.7), ("c", "a", 0.1)]
@@ -75,6 +69,14 @@ def test_each_draws_where_it_is_told(rows):
         ax = Figure().subplots()
         assert draw(ax) is ax
     assert not pyplot.get_fignums()
+
+
+def test_the_best_are_drawn_by_their_names():
+    ranking = fit([("$x_$", "b$\\frac", 0.6), ("b$\\frac", "c", 0.7), ("d", "c", 0.1)], "poe-bt")
+    ax = plot_ranking(ranking, top=3)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ranking.to_columns()["item"][:3].tolist()
+    assert "95% interval" in ax.get_xlabel()
+    ax.figure.canvas.draw()  # no name is a formula
 
 
 def test_efficiency_is_the_mean_with_its_interval():
@@ -142,38 +144,20 @@ def test_a_bias_that_cannot_be_told_is_not_shown():
     assert len(ax.patches) == 1
 
 
-def test_what_cannot_be_drawn_is_said():
+def test_what_cannot_be_drawn_and_what_must_be_installed_is_named(monkeypatch):
     with pytest.raises(ValueError, match=r"1\.8"):
         plot_position_bias([("a", "b", 1.8)])
     assert not pyplot.get_fignums()
-
-
-def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"\[plots\]"):
         plot_position_bias(ROWS)
 
 
-def test_the_table_shows_a_hundred_rows():
-    page = fit([(number, number + 1, 0.6) for number in range(120)])._repr_html_()
-    assert page.count("<tr>") == 101
-    assert "<p>21 more</p>" in page
-
-
-def boards():
-    rows = [
-        {"context": c, "first": i, "second": j, "p": float(expit(0.5 * (j - i) + np.sin(c + i + 2 * j)))}
-        for c in range(8)
-        for i in range(4)
-        for j in range(4)
-        if i != j
-    ]
-    ranking = fit(rows, "mixed", groups="items")
-    return ranking, ranking.groups()
-
-
 def test_groups_are_drawn_with_their_intervals_best_above():
-    _, board = boards()
+    pairs = [(c, i, j) for c in range(8) for i in range(4) for j in range(4) if i != j]
+    context, first, second = zip(*pairs, strict=True)
+    p = [float(expit(0.5 * (j - i) + np.sin(c + i + 2 * j))) for c, i, j in pairs]
+    board = fit(Comparisons.from_columns(first, second, p, context=context), "mixed", groups="items").groups()
     ax = plot_groups(board, ax=Figure().subplots())
     drawn = {place: (low, high) for bars in ax.containers for (low, place), (high, _) in bars[2][0].get_segments()}
     for place in range(4):

@@ -4,13 +4,10 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from matplotlib import pyplot
 from scipy.stats import norm, rankdata
 
 from comparo import Comparisons, fit
-from comparo.analysis.confidence import top_probability
-from comparo.plots import plot_ranking
-from inside import METHODS, Limits, Posterior
+from inside import METHODS, Limits, Posterior, top_probability
 from oracle import simulate
 
 COLUMNS = ["item", "score", "std", "low", "high", "rank", "tier", "comparisons"]
@@ -100,8 +97,9 @@ def test_tables_of_a_ranking_join_by_label_and_by_row():
     rows = [("big", f"i{k}", f"i{k + 1}", 0.1) for k in range(4)] + [("small", "i1", "i2", 0.05)]
     rows += [("split", first, second, 0.2) for first, second in (("a", "b"), ("c", "d"))]
     data = Comparisons.from_columns(*zip(*(row[1:] for row in rows), strict=True), context=[row[0] for row in rows])
-    with pytest.warns(UserWarning, match="not connected"):
+    with pytest.warns(UserWarning, match="'split'.*not connected"):
         ranking = fit(data, "poe-bt")
+    assert sorted(ranking.graph.component_in_context) == [1] * 9 + [2] * 2
     assert ranking.context.tolist() != ranking.to_columns()["context"].tolist()
     frame, names = ranking.to_frame("pandas"), ["context", "component", "item"]
     for table in (ranking.top(1), ranking.rank_intervals()):
@@ -129,7 +127,7 @@ def test_a_tier_ends_where_its_best_item_surely_wins(ranking):
 
 def test_groups_that_are_not_connected_are_ranked_apart():
     rows = [("a", "b", 0.9), ("b", "c", 0.8), ("x", "y", 0.3), ("y", "z", 0.6)]
-    with pytest.warns(UserWarning, match="scores do not compare across groups"):
+    with pytest.warns(UserWarning, match="groups"):
         ranking = fit(rows, "poe-bt")
     frame = ranking.to_frame("pandas")
     assert list(frame.columns) == ["component", *COLUMNS]
@@ -144,14 +142,6 @@ def test_groups_that_are_not_connected_are_ranked_apart():
     alone = fit(rows[:2], "poe-bt")
     assert np.allclose(ranking.scores[:3], alone.scores)
     assert "do not compare" in ranking._repr_html_()
-
-
-def test_one_context_out_of_many_may_be_split():
-    rows = [{"context": "fine", "first": "a", "second": "b", "p": 0.7}]
-    rows += [{"context": "split", "first": i, "second": j, "p": 0.7} for i, j in (("a", "b"), ("c", "d"))]
-    with pytest.warns(UserWarning, match="in context 'split' fall into"):
-        ranking = fit(rows, "poe-bt")
-    assert ranking.graph.component_in_context.tolist() == [1, 1, 1, 1, 2, 2]
 
 
 def test_an_item_that_was_never_compared_is_listed_without_a_guess():
@@ -215,7 +205,9 @@ def test_json_and_html_carry_the_table_and_escape_it():
     page = ranking._repr_html_()
     assert nasty not in page
     assert "&lt;script&gt;" in page
-    assert "Ranking of 2 candidates by mixed" in repr(ranking)
+    assert "2 candidates by mixed" in repr(ranking)
+    infinite = fit([(float("inf"), "b", 0.99), ("b", float("inf"), 0.99)])
+    assert json.loads(infinite.to_json())["ranking"]
 
 
 def test_a_ranking_behaves_like_a_mapping_of_its_items(ranking, tmp_path):
@@ -229,8 +221,6 @@ def test_a_ranking_behaves_like_a_mapping_of_its_items(ranking, tmp_path):
         assert [getattr(row, name) for name in COLUMNS[1:]] == frame.loc[item].tolist()
     assert next(iter(ranking)) in ranking
     assert "nobody" not in ranking
-    with pytest.raises(KeyError, match="there is no item 'nobody'"):
-        ranking["nobody"]
     with pytest.raises(AttributeError):
         ranking[0].score = 1.0
     assert ranking.to_csv(tmp_path / "ranking.csv") is None
@@ -245,8 +235,12 @@ def test_with_contexts_the_keys_are_pairs():
     assert ranking["y", "b"].rank == 1
     assert ranking["y", "b"].context == "y"
     assert ranking["x", "a"].score == pytest.approx(-ranking["x", "b"].score)
-    with pytest.raises(KeyError, match="say which of the 2 contexts"):
-        ranking["a"]
+    assert ranking.probability("a", "b", context="x") > 0.5
+    for wrong in (lambda: ranking["a"], lambda: ranking.probability("a", "b")):
+        with pytest.raises(KeyError, match="2 contexts"):
+            wrong()
+    with pytest.raises(KeyError, match=r"'z'.* 'x', 'y'"):
+        ranking.probability("a", "b", context="z")
     assert fit(rows[:1], "poe-bt")["a"] == fit(rows[:1], "poe-bt")["x", "a"]
 
 
@@ -259,8 +253,11 @@ def test_a_ranking_prints_as_a_table():
     assert "\n" not in repr(ranking)
     with pytest.warns(UserWarning, match="not connected"):
         split = fit([("a", "b", 0.8), ("c", "d", 0.8)])
-    assert "do not compare across groups" in str(split).splitlines()[-1]
-    assert str(fit([(number, number + 1, 0.6) for number in range(120)])).endswith("21 more")
+    assert "groups" in str(split).splitlines()[-1]
+    long = fit([(number, number + 1, 0.6) for number in range(120)])
+    assert str(long).endswith("21 more")
+    page = long._repr_html_()
+    assert (page.count("<tr>"), "<p>21 more</p>" in page) == (101, True)
 
 
 def test_the_bias_is_had_by_label():
@@ -282,25 +279,12 @@ def test_the_bias_is_had_by_label():
     assert "bias" not in fit(rows, "poe-bt").tables
 
 
-def test_the_picture_shows_the_best(ranking):
-    ax = plot_ranking(ranking, top=5)
-    labels = [label.get_text() for label in ax.get_yticklabels()]
-    assert labels == [str(item) for item in ranking.to_columns()["item"][:5]]
-    assert "95% interval" in ax.get_xlabel()
-    pyplot.close("all")
-
-
 def test_names_that_do_not_exist_are_said(ranking):
-    with pytest.raises(KeyError, match="there is no item 'nobody'"):
-        ranking.probability("nobody", 1)
+    for wrong in (lambda: ranking["nobody"], lambda: ranking.probability("nobody", 1)):
+        with pytest.raises(KeyError, match="'nobody'"):
+            wrong()
     with pytest.raises(KeyError, match="no contexts"):
         ranking.probability(0, 1, context="c")
-    rows = [{"context": c, "first": "a", "second": "b", "p": 0.7} for c in "xy"]
-    with pytest.raises(KeyError, match="say which of the 2 contexts"):
-        fit(rows, "poe-bt").probability("a", "b")
-    with pytest.raises(KeyError, match=r"no context 'z'.* 'x', 'y'"):
-        fit(rows, "poe-bt").probability("a", "b", context="z")
-    assert fit(rows, "poe-bt").probability("a", "b", context="x") > 0.5
     with pytest.raises(ValueError, match=r"\bk .*1 .*not 0"):
         ranking.top(0)
 
@@ -312,13 +296,3 @@ def test_labels_may_be_anything_hashable():
     assert fit(rows, "poe-bt").probability("a", "b", context=("x", 1)) > 0.5
     with pytest.raises(ValueError, match="use backend='pandas'"):
         fit([("a", 1, 0.8), (1, 2.5, 0.7)], "poe-bt").to_frame("pyarrow")
-
-
-def test_json_has_no_infinity():
-    ranking = fit([(float("inf"), "b", 0.99), ("b", float("inf"), 0.99)])
-    assert json.loads(ranking.to_json())["ranking"]
-
-
-def test_a_label_is_text_in_the_picture():
-    plot_ranking(fit([("$x_$", "b$\\frac", 0.6)], "poe-bt")).figure.canvas.draw()
-    pyplot.close("all")

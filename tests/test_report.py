@@ -20,37 +20,53 @@ from scipy.stats import pearsonr, spearmanr
 
 from benchmarks.bounds import crossings, simulate
 from benchmarks.size import command as command_size
-from benchmarks.size import finished
+from benchmarks.size import finished as large_run
 from comparo import Comparisons, Items, Judgement, Question, StoreError, fit, load_judge, write_report
-from comparo.analysis.correlations import agreement, spearman, spearman_within
+from comparo.analysis.correlations import agreement
 from comparo.report import cards
-from comparo.report.data import Room
 from comparo.report.embed import common_length, script_json, size
-from comparo.report.measures import agreements, bootstrap, length_correlation, outlook, position_bias
-from inside import METHODS, Budget, Run, Store, Task, count_flips, criterion_prompt, read_record, render
+from comparo.report.measures import agreements, bootstrap, length_correlation, position_bias
+from inside import (
+    METHODS,
+    Budget,
+    Room,
+    Run,
+    Store,
+    Task,
+    count_flips,
+    criterion_prompt,
+    outlook,
+    read_record,
+    render,
+    spearman,
+    spearman_within,
+)
 
 SCRIPT = "<script>alert(1)</script>"
 
 
-def run_folder(folder, items, judge=None, prompt=None, budget="6n", **options):
-    """A run folder as `comparo rank` leaves it."""
-    judge = judge or load_judge("simulated/soft", seed=2)
-    task = Task(Items.of(items), prompt or criterion_prompt("better"), judge, Budget.of(budget), **options)
-    store = Store(folder, task.identity, task.configuration)
-    store.add_items(task.items)
-    Run(task, store).go()
-    store.close()
+def finished(folder, task, judgements=None):
+    """The folder of a run with these very judgements; None: as `comparo rank` leaves it."""
+    with closing(Store(folder, task.identity, task.configuration)) as store:
+        store.add_items(task.items)
+        if judgements is None:
+            Run(task, store).finish()
+        else:
+            store.add(judgements)
     return folder
+
+
+def run_folder(folder, items, judge=None, prompt=None, budget="6n", **options):
+    judge = judge or load_judge("simulated/soft", seed=2)
+    return finished(
+        folder, Task(Items.of(items), prompt or criterion_prompt("better"), judge, Budget.of(budget), **options)
+    )
 
 
 def folder_of(folder, items, judgements, **options):
-    """A run folder with these very judgements."""
-    task = Task(Items.of(items), criterion_prompt("better"), load_judge("simulated/soft"), Budget.of("6n"), **options)
-    store = Store(folder, task.identity, task.configuration)
-    store.add_items(task.items)
-    store.add(judgements)
-    store.close()
-    return folder
+    judge = load_judge("simulated/soft")
+    task = Task(Items.of(items), criterion_prompt("better"), judge, Budget.of("6n"), **options)
+    return finished(folder, task, judgements)
 
 
 def reconfigure(folder, change):
@@ -112,19 +128,11 @@ def test_the_page_tells_all(tmp_path):
     folder = run_folder(tmp_path / "run", stories(), prompt=criterion_prompt("wittier", kind="Story"))
     page = Page(written(folder))
     text = " ".join(" ".join(page.text).split())
-    assert "Which Story is wittier?" in text
-    for title in ("Ranking", "What to do next", "Can I trust this?", "Who beats whom"):
-        assert title in text
-    for sign in ("How sure is the order?", "Would more calls help?", "Can all texts be compared?", "Calls made"):
+    there = {attrs.get("id") for tag, attrs in page.tags if tag == "section"}
+    assert {"ranking", "next", "trust", "wins", "people", "lengths", "making"} <= there
+    assert len([tag for tag, _ in page.tags if tag == "article"]) >= 10  # cards
+    for sign in ("Story is wittier?", "72 of 132", "numpy", "wit", "Python"):
         assert sign in text
-    for sign in ("which text is shown first?", "winner change with the order?", "Does length decide?", "as asked?"):
-        assert sign in text
-    for sign in ("single answers fit", "Did calls fail?", "Agreement with people"):
-        assert sign in text
-    assert "72 of 132" in text
-    assert "made in Python" in text
-    assert "numpy" in text
-    assert "wit" in text
 
 
 def test_the_page_needs_nothing_else(tmp_path):
@@ -143,7 +151,7 @@ def test_only_the_folder_is_read(tmp_path):
     page = written(folder)
     shutil.copytree(folder, tmp_path / "elsewhere")
     shutil.rmtree(folder)
-    assert written(tmp_path / "elsewhere") == page
+    assert written(str(tmp_path / "elsewhere")) == page
     assert not list((tmp_path / "elsewhere").glob("*.tmp"))
 
 
@@ -197,28 +205,25 @@ def test_untrusted_text_stays_text(tmp_path):
     assert re.search(r"first 20,000 characters [^<]*\(1 ", " ".join(page.split()))
 
 
-def test_no_answers_yet(tmp_path):
-    with pytest.raises(StoreError, match="holds no answers yet"):
+def test_what_has_no_answers_or_no_place_has_no_page(tmp_path):
+    with pytest.raises(StoreError, match="no answers"):
         write_report(folder_of(tmp_path / "none", {"a": "A.", "b": "B."}, []))
     failed = [Judgement(Question("a", "b"), error="the server is down")]
-    with pytest.raises(StoreError, match=r"1 failed.*the server is down"):
+    with pytest.raises(StoreError, match=r"1 failed.*server is down"):
         write_report(folder_of(tmp_path / "failed", {"a": "A.", "b": "B."}, failed))
     assert not (tmp_path / "failed" / "report.html").exists()
+    written_to = folder_of(tmp_path / "run", {"a": "A.", "b": "B."}, [Judgement(Question("a", "b"), p=0.75)])
+    (written_to / "report.html").mkdir()
+    with pytest.raises(StoreError, match="cannot be written"):
+        write_report(written_to)
 
 
 def test_one_answer_is_enough_for_a_page(tmp_path):
     failed = Judgement(Question("b", "a"), error="lost <b>")
     folder = folder_of(tmp_path / "run", {"a": "A.", "b": "B."}, [failed, Judgement(Question("a", "b"), p=0.75)])
     page = " ".join(written(folder).split())
-    assert "is the best of 2" in page or "comes first of 2" in page
+    assert re.search(r"\b(best|first) of 2\b", page)
     assert "lost &lt;b&gt;" in page
-
-
-def test_a_page_that_cannot_be_written(tmp_path):
-    folder = folder_of(tmp_path / "run", {"a": "A.", "b": "B."}, [Judgement(Question("a", "b"), p=0.75)])
-    (folder / "report.html").mkdir()
-    with pytest.raises(StoreError, match="cannot be written"):
-        write_report(folder)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -239,19 +244,14 @@ def test_groups_that_nothing_joins(tmp_path):
     assert "group 2" in page
     assert "fall into groups" in page
     told = " ".join(page.split())
-    assert re.search("not known</strong>[^<]*2 groups [^<]*4 candidates", told)
-    assert "is the best of" not in told
-    assert "comes first" not in told
-    assert "more would change little" not in told
+    assert re.search("not known</strong>[^<]*2 groups [^<]*4 ", told)
+    assert not re.search(r"is the best of|comes first|change little", told)
     assert "Connect all texts" in told
-
-
-def test_items_that_were_not_compared(tmp_path):
-    folder = folder_of(tmp_path / "run", dict.fromkeys("abc", "text"), [Judgement(Question("a", "b"), p=0.9)])
-    page = shown_in(written(folder))
+    folder = folder_of(tmp_path / "one", dict.fromkeys("abc", "text"), [Judgement(Question("a", "b"), p=0.9)])
+    page = shown_in(written(folder))  # c was not compared
     assert "1 not compared" in page
-    assert re.search("best is not known[^.]*2 groups [^.]*3 candidates", page)
-    assert "is the best of" not in page
+    assert re.search("not known[^.]*2 groups [^.]*3 ", page)
+    assert "is the best" not in page
 
 
 @pytest.mark.long
@@ -267,7 +267,7 @@ def test_no_winner_is_named_in_a_context_that_is_not_connected(tmp_path):
     assert ["2 groups, not connected" in row for row in rows] == [False, False, True]
     assert ["<td><bdi>a (“a of " in row for row in rows] == [True, True, False]
     text = shown_in(page)
-    assert "on average over 3 contexts" in text
+    assert "over 3 contexts" in text
     assert data_of(page)["mean"]["item"] == list("abcd")
     assert data_of(page)["mean"]["contexts"] == [3] * 4
 
@@ -278,7 +278,7 @@ def test_contexts_without_shared_items(tmp_path):
     data = data_of(written(folder))
     assert data["mean"] is None
     assert [context["label"] for context in data["contexts"]] == ["x", "y", "z"]
-    assert "3 rankings, each of 4 candidates" in " ".join(written(folder).split())
+    assert "3 rankings" in " ".join(written(folder).split())
 
 
 def test_the_leaderboard_comes_first(tmp_path):
@@ -291,7 +291,8 @@ def test_the_leaderboard_comes_first(tmp_path):
     np.testing.assert_allclose(found["high"], board.high, rtol=1e-5)
     assert found["tier"] == board.tier.tolist()
     assert found["tier"][:2] == [1, 2]
-    assert "on average over 8 contexts" in " ".join(page.split())
+    np.testing.assert_allclose(data_of(page)["mean_wins"], board.wins, atol=1e-5)
+    assert "over 8 contexts" in " ".join(page.split())
 
 
 def test_scores_are_drawn_over_lengths_where_these_differ(tmp_path):
@@ -299,9 +300,8 @@ def test_scores_are_drawn_over_lengths_where_these_differ(tmp_path):
     page = written(run_folder(tmp_path / "run", items))
     chart = re.search(r'<section id="lengths">.*?</section>', page, re.DOTALL)[0]
     assert chart.count("h0") == 6
-    assert '<section id="lengths">' not in written(
-        run_folder(tmp_path / "same", [{"id": k, "text": "t"} for k in "abc"])
-    )
+    same = run_folder(tmp_path / "same", [{"id": k, "text": "t"} for k in "abc"])
+    assert '<section id="lengths">' not in written(same)
 
 
 def test_groups_of_one_context_have_a_leaderboard(tmp_path):
@@ -310,7 +310,7 @@ def test_groups_of_one_context_have_a_leaderboard(tmp_path):
     page = written(folder)
     assert data_of(page)["mean"]["item"] == ["<b>2</b>", "<b>1</b>", "<b>0</b>"]
     assert "<b>2" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
-    assert "is the best of 3 groups" in shown_in(page)
+    assert "best of 3 groups" in shown_in(page)
 
 
 def test_context_rows_are_in_the_items_order(tmp_path):
@@ -388,23 +388,15 @@ def test_the_position_bias_is_found_with_its_interval(contexts):
         judge = load_judge("simulated/soft", bias=0.5, noise=0.6, seed=seed)
         rng = np.random.default_rng(seed)
         pairs = [(c, *rng.choice(10, 2, replace=False).tolist()) for c in range(contexts) for _ in range(40)]
-        answers = judge.judge([Question(first, second, context) for context, first, second in pairs])
-        data = Comparisons.from_columns(
-            [pair[1] for pair in pairs],
-            [pair[2] for pair in pairs],
-            [one.p for one in answers],
-            context=[pair[0] for pair in pairs],
-        )
+        context, first, second = zip(*pairs, strict=True)
+        answers = judge.judge(map(Question, first, second, context))
+        data = Comparisons.from_columns(first, second, [one.p for one in answers], context=context)
         found = position_bias(fit(data, bias="joint"))
         assert found.fitted
         covered += found.low < 1 / (1 + math.exp(-0.5)) < found.high
     assert covered >= 15
-
-
-def test_the_position_bias_without_a_fitted_one():
     found = position_bias(fit([("a", "b", 0.8), ("b", "a", 0.6), ("a", "b", 0.7), ("b", "a", 0.7)], method="avg-prob"))
-    assert not found.fitted
-    assert found.wins == pytest.approx(0.7)
+    assert (found.fitted, found.wins) == (False, pytest.approx(0.7))
     assert found.low < 0.7 < found.high
 
 
@@ -414,7 +406,7 @@ def test_length(tmp_path):
     record = read_record(run_folder(tmp_path / "run", items, judge))
     assert length_correlation(record, record.ranking.scores) == pytest.approx(1.0)
     assert length_correlation(record, np.ones(10)) != length_correlation(record, np.ones(10))
-    assert "The longer text tends to win" in written(tmp_path / "run")
+    assert "longer text" in written(tmp_path / "run")
 
 
 @pytest.mark.long
@@ -425,12 +417,9 @@ def test_outlook(tmp_path):
     assert [step.more for step in ahead] == [0, 40, 160, 220]
     assert ahead[0].expected == pytest.approx(float(np.mean(record.spearman)))
     assert ahead[0].expected < ahead[2].expected < 1
-
-
-def test_nothing_left_to_ask(tmp_path):
-    record = read_record(run_folder(tmp_path / "run", stories(4), budget="3n"))
+    record = read_record(run_folder(tmp_path / "whole", stories(4), budget="3n"))
     assert [step.more for step in outlook(record)] == [0]
-    assert "nothing is left to ask" in written(tmp_path / "run")
+    assert "nothing is left" in written(tmp_path / "whole")
 
 
 def test_agreement_with_people(tmp_path):
@@ -498,7 +487,7 @@ def test_a_page_keeps_its_limit_and_says_what_is_left_out(tmp_path, shape):
     kept = data["candidates"]["text"]
     assert len(kept) == data["contexts"][-1]["end"] > 5
     assert min(map(len, kept)) > 80
-    assert re.search(rf"this page holds [^.]*first {max(map(len, kept)):,} characters", text)
+    assert re.search(rf"page holds [^.]*first {max(map(len, kept)):,} characters", text)
     if shape == "contexts":
         assert f"the first {len(data['contexts'])} of 80 contexts" in text or len(data["contexts"]) == 80
         assert data["contexts"][0]["text"].startswith("Article 0")
@@ -520,13 +509,6 @@ def test_what_the_page_holds_of_the_judgements_is_all_of_some_contexts(tmp_path)
     asked = [(one.question.first, one.question.second) for one in record.answered]
     kept = [(names[i], names[j]) for i, j in zip(held["first"], held["second"], strict=True)]
     assert kept == [pair for pair in asked if names.index(pair[0]) < held["whole"]]
-
-
-def test_the_leaderboard_has_its_own_table_of_wins(tmp_path):
-    folder = run_folder(tmp_path / "run", systems())
-    board, data = read_record(folder).ranking.groups(), data_of(written(folder))
-    assert data["mean"]["item"] == board.group.tolist()
-    np.testing.assert_allclose(data["mean_wins"], board.wins, atol=1e-5)
 
 
 def test_many_judgements_leave_out_those_far_from_the_top(tmp_path):
@@ -565,11 +547,6 @@ def test_a_configuration_without_a_question_is_said(tmp_path, broken):
     reconfigure(folder, lambda configuration: {"identity": configuration["identity"] | broken})
     with pytest.raises(StoreError, match=rf"{re.escape(str(folder))} .*judge"):
         write_report(folder)
-
-
-def test_the_folder_may_be_given_as_text(tmp_path):
-    folder = run_folder(tmp_path / "run", stories(4))
-    assert write_report(str(folder)) == folder / "report.html"
 
 
 @pytest.mark.parametrize(
@@ -616,7 +593,7 @@ def test_the_page_explains_its_words(tmp_path):
     while folded:  # those within others first
         main, folded = re.subn(r"<details(?:(?!<details).)*?</details>", "", main, flags=re.DOTALL)
     for word in ("γ", "label mass", "poe-bt", "Spearman", "Bradley", "logit", "validity", "style"):
-        assert word not in shown_in(main.partition("The same run again")[0])
+        assert word not in shown_in(main.partition('id="making"')[0])
 
 
 def test_weights_and_cuts_are_told(tmp_path):
@@ -646,7 +623,7 @@ def test_the_bootstrap_of_many_texts_takes_little_memory_and_is_that_of_all_draw
 @pytest.mark.long
 @pytest.mark.measures
 def test_a_report_and_a_finished_run_of_20_000_items_take_at_most_300_mb(tmp_path):
-    finished(tmp_path, 40_000, 20_000)
+    large_run(tmp_path, 40_000, 20_000)
     run = tmp_path / "comparo-runs" / "finished"
     assert command_size(tmp_path, "runs", "--report", str(run))[2] < 300
     assert 4_500_000 < (run / "report.html").stat().st_size < 5_000_000

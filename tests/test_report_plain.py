@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 
 from comparo import Items, Judgement, Question, fit, load_judge
-from comparo.report.advice import advice, calls_to_tell_apart, with_budget
-from comparo.report.measures import outlook
-from comparo.report.record import Fitted, fitted_record
-from comparo.vote.session import Voting
-from inside import Store, criterion_prompt, quiet_fit, read_record, render
+from comparo.report.advice import advice, calls_to_tell_apart
+from inside import Fitted, Store, Voting, criterion_prompt, fitted_record, outlook, quiet_fit, read_record, render
 from test_report import SCRIPT, Page, data_of, folder_of, reconfigure, run_folder, shown_in, stories, written
 
 
@@ -39,7 +36,7 @@ def test_names_that_are_numbers_have_the_beginning_of_their_text(tmp_path):
     assert set(begun) == {"The story of a long day at the sea, The story of a long day…"}
     assert set(data_of(page)["candidates"]["begun"]) == set(begun)
     lead = shown_in(page).partition("Judged by")[0]
-    assert re.search(r"\d+ \(“The story of a long day at the…”\)", lead)
+    assert re.search(r"\d+ \(“The story of [^”]*…”\)", lead)
     assert "begun" not in data_of(written(run_folder(tmp_path / "named", stories())))["candidates"]
 
 
@@ -59,7 +56,7 @@ def test_judge_calls_and_cost_stand_first(tmp_path):
     items = dict.fromkeys("abcd", "text")
     folder = folder_of(tmp_path / "run", items, answers_of(itertools.permutations("abcd", 2), cost=0.25))
     text = shown_in(written(folder)).partition("What to do next :")[0]
-    assert "Judged by simulated/soft Calls 12 of 12 possible Cost $3.00 Date" in text
+    assert re.search(r"simulated/soft .*\b12 of 12 .*\$3\.00", text)
     unknown = answers_of(itertools.permutations("abcd", 2))
     assert "Cost not known" in shown_in(written(folder_of(tmp_path / "other", items, unknown)))
 
@@ -99,8 +96,7 @@ def voted(folder, names=("ana", "bo"), votes=90):
 @pytest.mark.long
 def test_a_vote_speaks_of_people_and_votes(tmp_path):
     text = shown_in(written(voted(tmp_path / "run")))
-    assert "Judged by 2 people: ana and bo Votes 90 of 112 possible Date" in text
-    assert "How far any two people agree" in text
+    assert re.search(r"\b2 people: ana and bo .*\b90 of 112 ", text)
     assert "Were pairs skipped?" in text
     assert re.search(r"(Ana|Bo|ana|bo) saw essay \d first [^.]*essay \d second[^.]* the (first|second)", text)
     before = text.partition("How it was made")[0]
@@ -125,18 +121,15 @@ def test_too_few_answers_for_a_statement_name_the_command(tmp_path):
         assert step.command in page
 
 
-def test_a_budget_in_dollars_stays_one(tmp_path):
-    folder = folder_of(tmp_path / "run", dict.fromkeys("abcd", "text"), answers_of([("a", "b"), ("c", "d")], cost=0.5))
-    record = read_record(folder)
-    record.configuration.update(budget="$1", command="comparo rank items.csv --budget '$1'")
-    words = shlex.split(with_budget(record, 2))
-    assert words[words.index("--budget") + 1] == "$2.00"
-
-
-def test_failed_calls_are_asked_again_first(tmp_path):
-    answers = [*answers_of(itertools.permutations("abc", 2)), Judgement(Question("a", "b"), error="lost")]
-    folder = folder_of(tmp_path / "run", dict.fromkeys("abc", "text"), answers)
-    assert next(iter(steps_of(folder))) == "Ask again what failed"
+def test_failed_calls_are_asked_again_first_and_a_budget_in_dollars_stays_one(tmp_path):
+    answers = [*answers_of([("a", "b"), ("c", "d")], cost=0.5), Judgement(Question("b", "a"), error="lost")]
+    folder = folder_of(tmp_path / "run", dict.fromkeys("abcd", "text"), answers)
+    again = {"budget": "$1", "command": "comparo rank items.csv --budget '$1'"}
+    reconfigure(folder, lambda configuration: configuration | again)
+    first, *others = steps_of(folder).values()
+    assert first.command == again["command"]
+    (more,) = [step.command for step in others if "--budget" in step.command]
+    assert re.search(r"--budget '\$\d\.\d\d'", more)
 
 
 @pytest.mark.parametrize("answers", ["soft", "hard"])
@@ -184,8 +177,8 @@ def test_fit_writes_the_same_page_without_texts(tmp_path, run):
     assert "Report: page.html" in found.stderr
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     text = shown_in(page)
-    assert "Ranking of votes.csv" in text
-    assert "Judged by ana and bo Comparisons 60" in text
+    assert "of votes.csv" in text
+    assert re.search("ana and bo .*60", text)
     assert "comparo fit votes.csv --report page.html" in text
     for title in ("Ranking", "What to do next", "Can I trust this?", "Who judged", "Who beats whom"):
         assert title in text

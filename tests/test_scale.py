@@ -11,10 +11,9 @@ from scipy import stats
 
 import comparo
 from benchmarks import grades as benchmark
-from comparo.data.formats import read_columns
 from comparo.ranking.grades import Grading
 from comparo.ranking.scale import scale_map
-from inside import nodes_of
+from inside import nodes_of, read_columns
 
 COMPARED = [(i, j, 1 / (1 + np.exp(0.5 * (i - j)))) for i in range(12) for j in range(12) if i != j]
 

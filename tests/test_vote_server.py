@@ -19,8 +19,7 @@ from comparo import Items, StoreError
 from comparo.vote.app import PATIENCE, serve
 from comparo.vote.booth import Booth
 from comparo.vote.server import HOST, open_socket
-from comparo.vote.session import Links, Voting
-from inside import Store, criterion_prompt, read_judgements, repair
+from inside import Links, Store, Voting, criterion_prompt, read_judgements, repair
 from split import one_short
 from voting import JUDGES, LOST, Server, essays
 

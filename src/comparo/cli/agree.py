@@ -11,7 +11,7 @@ import typer
 from comparo.analysis.agree import PEOPLE, Agreement, agree
 from comparo.analysis.judge_votes import AgreementRow
 from comparo.cli.flags import SeedFlag, names_in
-from comparo.cli.printing import print_table, print_text, with_interval
+from comparo.cli.printing import print_table, print_text
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.formats import read_columns
@@ -19,6 +19,7 @@ from comparo.data.run_folder import database_of
 from comparo.data.sheets import join, read_parts
 from comparo.data.wordings import few
 from comparo.errors import ComparisonsError
+from comparo.ranking.tabular import with_interval
 
 
 def agree_command(

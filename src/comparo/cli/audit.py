@@ -8,11 +8,12 @@ import typer
 
 from comparo.cli.finishing import RunFlags, complete, print_plan
 from comparo.cli.flags import ColumnFlags, JudgeFlags, named
-from comparo.cli.printing import Console, Format, cost_words, print_as, print_table, print_text, with_interval
+from comparo.cli.printing import Console, Format, cost_words, print_as, print_table, print_text
 from comparo.data.columns import as_number
 from comparo.data.grammar import read_settings
 from comparo.data.sanitize import visible
 from comparo.options import AuditOptions, CriterionOptions, ProbeOptions
+from comparo.ranking.tabular import with_interval
 from comparo.report import write_report
 from comparo.run.audit import plan_audit
 from comparo.run.audit_card import Audit, check_limits

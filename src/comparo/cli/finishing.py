@@ -18,7 +18,6 @@ from comparo.cli.printing import (
     how_it_went,
     print_board,
     print_criteria,
-    print_moved,
     print_notes,
     print_ranking,
     print_text,
@@ -315,9 +314,7 @@ def _print_scores(ranking: Ranking, scaled: Scaled | None, run: Run, flags: Rank
         print_text(f"{in_flags(consensus_sentence(ranking))}\n\n")
     if is_table and ranking.leaderboard is not None:
         print_board(ranking.leaderboard)
-    print_ranking(scaled or ranking, flags.output, flags.top, {"calls": calls_of(run)})
-    if is_table and ranking.grown is not None:
-        print_moved(ranking, ranking.grown)
+    print_ranking(ranking, flags.output, flags.top, {"calls": calls_of(run)}, scaled)
     if not flags.quiet:
         print_notes(all_notes(ranking))
         print_notes(scaled.notes if scaled else ())

@@ -32,7 +32,6 @@ from comparo.cli.printing import (
     print_board,
     print_columns,
     print_criteria,
-    print_moved,
     print_notes,
     print_ranking,
     print_text,
@@ -43,11 +42,12 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.documents import workbook
 from comparo.data.formats import csv_text
 from comparo.data.sheets import read_several
+from comparo.data.wordings import few
 from comparo.log.store import read_configuration, stored_items
 from comparo.methods import ESTIMATES, Method, quiet_fit
 from comparo.model.estimators.poe import Bias
 from comparo.ranking.criteria_ranking import CriteriaRanking
-from comparo.ranking.display import listed, taste_sentences
+from comparo.ranking.display import taste_sentences
 from comparo.ranking.grades import Grading
 from comparo.ranking.grouping import group_codes
 from comparo.ranking.leaderboard import Over
@@ -239,6 +239,7 @@ def fit_command(
     people_said = read_several(votes) if votes else None
     if people_said is not None:
         ranking = with_votes(ranking, people_said)
+    board = None
     if leaderboard:
         ranking = with_solution(ranking, groups=group_codes(ranking.comparisons, ranking.graph, groups or "items"))
         board = ranking.groups(contexts=over)  # raises if items cannot be compared
@@ -251,15 +252,12 @@ def fit_command(
     known = known if anchors is None else read_anchors(anchors, ranking)
     if known or grades is not None:
         scaled = on_scale(ranking, known, grades)
-    print_ranking(scaled or ranking, output, top)
-    if output == "table" and ranking.grown is not None:
-        print_moved(ranking, ranking.grown)
+    print_ranking(ranking, output, top, scaled=scaled)
     if voice or folder is not None or (method is None and chosen.judges is not None):
         asked = f" to the criterion {criterion}" if criterion else ""
         say(_fitted(chosen, files, ranking.method) + asked + (WHY.get(ranking.method, "") if is_usual else ""))
-    print_notes(ranking.notes)
-    print_notes(board.notes if leaderboard else ())
-    print_notes(scaled.notes if scaled else ())
+    for noted in (ranking, board, scaled):
+        print_notes(() if noted is None else noted.notes)
     told = () if ranking.people is None else (ranking.people.sentence,)
     if report is not None:
         from comparo.report.page import render, save_page
@@ -351,7 +349,7 @@ def _fitted(comparisons: Comparisons, files: list[Path], method: str) -> str:
     """What was fitted, in one line."""
     judges = [] if comparisons.judges is None else comparisons.judges.tolist()
     names = sorted(map(str, judges)) or only_voice(files)
-    who = f"{len(names)} voices ({listed(names).removeprefix(': ')})" if len(names) > 1 else names[0]
+    who = f"{len(names)} voices ({few(names)})" if len(names) > 1 else names[0]
     return f"fitted by {method}: {comparisons.answers:,} answers by {who}"
 
 

@@ -27,8 +27,7 @@ from comparo.ranking.display import few_of_a_kind, growth_sentences, whose
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scale import Scaled
-from comparo.ranking.scores import Grown
-from comparo.ranking.tabular import json_text
+from comparo.ranking.tabular import json_text, rows_of
 from comparo.run.budget import dollars
 from comparo.run.loop import Run
 from comparo.run.progress import Progress, Watcher, progress_text
@@ -68,17 +67,6 @@ def print_text(text: str) -> None:
     print(visible(text) if os.isatty(1) else text, end="", flush=True)  # sys.stdout is None where it is closed
 
 
-def with_interval(value: float, low: float, high: float, form: str) -> str:
-    """A value and its interval in a format; a value without one alone, and "" where it is unknown.
-
-    >>> with_interval(0.5, 0.25, 0.75, ".0%"), with_interval(0.5, math.nan, 1.0, "+.2f")
-    ('50% (25% to 75%)', '+0.50')
-    """
-    if math.isnan(value):
-        return ""
-    return f"{value:{form}}" + ("" if math.isnan(low + high) else f" ({low:{form}} to {high:{form}})")
-
-
 def print_as(output: str, columns: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
     """Print a result as CSV or JSON, and return True; False for a table, which each command prints itself."""
     if output == "json":
@@ -99,18 +87,24 @@ def cost_words(cached: int, answered: int, cost: float) -> list[str]:
 
 
 def print_ranking(
-    ranking: Ranking | Scaled, output: Format, top: int | None, more: Mapping[str, Any] | None = None
+    ranking: Ranking,
+    output: Format,
+    top: int | None,
+    more: Mapping[str, Any] | None = None,
+    scaled: Scaled | None = None,
 ) -> None:
-    """Print the ranking on stdout, best first, only the best `top` of each context if given.
+    """Print the ranking on stdout, best first, only the best `top` of each context if given, and what has grown.
 
-    JSON also has the keys of `more`, such as the calls with their number, cost and prices.
+    JSON also has the keys of `more`, such as the calls with their number, cost and prices. `scaled` is the ranking on
+    the scale of its anchors.
     """
-    columns, document = ranking.to_columns(), {}
+    shown = scaled or ranking
+    columns, document = shown.to_columns(), {}
     if top is not None:
-        shown = columns["rank"] <= top
-        columns = {name: column[shown] for name, column in columns.items()}
+        is_best = columns["rank"] <= top
+        columns = {name: column[is_best] for name, column in columns.items()}
     if output == "json":
-        document = json.loads(ranking.to_json()) | dict(more or {})
+        document = json.loads(shown.to_json()) | dict(more or {})
         document["ranking"] = [row for row in document["ranking"] if top is None or row["rank"] <= top]
     if print_as(output, columns, document):
         return
@@ -118,6 +112,12 @@ def print_ranking(
     if (voices := ranking.tables.get("voices")) is not None:
         print_text("\n")
         print_columns(voices)
+    for sentence in growth_sentences(ranking, ranking.grown):
+        print_text(f"\n{sentence[0].upper()}{sentence[1:]}.\n")
+    moved = ranking.tables.get("moved")
+    if moved is not None and len(moved["item"]):
+        print_text("\n")
+        print_columns(moved)
 
 
 def print_board(board: Leaderboard) -> None:
@@ -126,16 +126,6 @@ def print_board(board: Leaderboard) -> None:
     names = ["group", "score", "low", "high", "tier", "best", "win_rate", "won", "contexts", "comparisons"]
     print_columns({name: columns[name] for name in names})
     print_text("\n")
-
-
-def print_moved(ranking: Ranking, grown: Grown) -> None:
-    """Print on stdout the new items of a ranking that has grown, and a table of the items that moved."""
-    for sentence in growth_sentences(ranking, grown):
-        print_text(f"\n{sentence[0].upper()}{sentence[1:]}.\n")
-    moved = ranking.tables["moved"]
-    if len(moved["item"]):
-        print_text("\n")
-        print_columns(moved)
 
 
 def print_criteria(
@@ -151,7 +141,7 @@ def print_criteria(
 
 def print_columns(columns: Mapping[str, Any]) -> None:
     """Print arrays as a table on stdout."""
-    print_table(columns, zip(*(column.tolist() for column in columns.values()), strict=True))
+    print_table(columns, (list(row.values()) for row in rows_of(columns)))
 
 
 def print_table(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -8,12 +8,12 @@ import typer
 from comparo.cli import flags as groups
 from comparo.cli.finishing import RunFlags, complete, print_plan
 from comparo.cli.flags import JudgeFlags
-from comparo.cli.printing import Format, cost_words, print_as, print_table, print_text, with_interval
+from comparo.cli.printing import Format, cost_words, print_as, print_table, print_text
 from comparo.cli.settings import in_flags
 from comparo.data.sanitize import visible
 from comparo.model.estimators.coefficients import DISCOVERY, ReasonEffect
 from comparo.options import ShareOptions
-from comparo.ranking.tabular import rows_of
+from comparo.ranking.tabular import rows_of, with_interval
 from comparo.report.command_pages import write_why
 from comparo.report.record import read_record
 from comparo.run.why import FEEDBACK, Explanation, prepare_why

@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from comparo.ranking.display import control_name
+from comparo.ranking.judge_tables import control_name
 from comparo.ranking.tabular import Columns
 
 

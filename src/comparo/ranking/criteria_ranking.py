@@ -38,7 +38,7 @@ from comparo.model.likelihoods.bradley_terry import answer_moments
 from comparo.model.posterior import Posterior
 from comparo.model.solution import Solution
 from comparo.ranking.columns import columns_of
-from comparo.ranking.display import comparison_ties
+from comparo.ranking.judge_tables import comparison_ties
 from comparo.ranking.ranking import Ranking, all_notes
 from comparo.ranking.scores import table_of
 from comparo.ranking.tabular import json_rows, json_text

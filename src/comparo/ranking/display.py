@@ -1,4 +1,7 @@
-"""Notes of a ranking, and its tables and sentences about judges, ties, control and growth."""
+"""The notes of a ranking, the tables beside that of the scores, and sentences on whose scores they are and what grew.
+
+The tables about judges are in `judge_tables`.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,29 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtri
 
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
-from comparo.data.wordings import FEW, LETTERS, few
-from comparo.model.design import Held
+from comparo.data.wordings import FEW, few
 from comparo.model.estimators.panel_covariance import Panel
 from comparo.model.estimators.panel_members import PanelMembers
-from comparo.model.inference.choices import Choices
 from comparo.model.inference.position import winners_first
-from comparo.model.likelihoods import is_logit
-from comparo.model.likelihoods.bradley_terry import Davidson
-from comparo.model.solution import Solution
+from comparo.ranking.judge_tables import (
+    bias_columns,
+    called,
+    control_columns,
+    control_sentences,
+    held_of,
+    member_columns,
+    tie_columns,
+    tie_sentences,
+)
 from comparo.ranking.scores import Grown, Scores, table_of
 from comparo.ranking.self_consistency import unexplained_flips
-from comparo.ranking.tabular import Columns, columns_from
+from comparo.ranking.tabular import Columns, rows_of
 from comparo.rounding import merge_ties
-from comparo.types import Array
 
 BLIND = 0.2  # correlation with the consensus below which a voice is noted: they share 4% of the variance
-DOUBLING = "twice"  # the step of a length: its numbers are logarithms to the base 2
 CONTRADICTED = 3.0  # standard deviations: 1 in 370 by chance
 _VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|[-−]?\d[\d.,]*")  # within a kind of note
 
@@ -147,93 +152,6 @@ def _judge_notes(comparisons: Comparisons) -> list[str]:
     return [sentence] if found.are_many else []
 
 
-def tie_columns(solution: Solution) -> Columns | None:
-    """A row for each judge with a tie parameter; None where ties are not modelled."""
-    each, panel, comparisons = comparison_ties(solution), solution.panel, solution.comparisons
-    if each is None:
-        return None
-    judge, names = comparisons.judged_by.astype(np.intp), comparisons.judges
-    if panel is not None:
-        judge, names = panel.voice, np.array(panel.names, dtype=object)
-    if names is None:
-        names = np.array(["judge"], dtype=object)
-    nu = np.zeros(len(names))
-    nu[judge] = each
-    kept = nu > 0
-    answers = np.bincount(judge, minlength=len(names))
-    tied = np.bincount(judge, comparisons.p == 0.5, len(names))
-    columns = {
-        "judge": names,
-        "answers": answers,
-        "ties": tied / np.maximum(answers, 1),
-        "nu": nu,
-        "equals": nu / (2.0 + nu),
-    }
-    return {name: column[kept] for name, column in columns.items()}
-
-
-def comparison_ties(solution: Solution) -> Array | None:
-    """ν of the judge of each comparison, (K,), 0 where it has none; None where no judge has one."""
-    if solution.panel is not None:
-        nu = _panel_ties(solution.panel)[solution.panel.voice]
-    elif isinstance(solution.expert, Davidson):
-        nu = np.broadcast_to(solution.expert.nu, len(solution.comparisons))
-    else:
-        return None
-    return nu if nu.any() else None
-
-
-def _named(judge: str) -> str:
-    return "the judge" if judge == "judge" else repr(judge)
-
-
-def _panel_ties(panel: Panel) -> Array:
-    """ν of each voice of a panel, (R,); 0 where it has none."""
-    models = [voice.model for voice in panel.voices]
-    return np.array([float(one.nu[0]) if isinstance(one, Choices) else 0.0 for one in models])
-
-
-def tie_sentences(columns: Columns | None) -> list[str]:
-    """A sentence for each judge that calls ties.
-
-    >>> one = {"judge": ["ana"], "answers": [10], "ties": [0.3], "nu": [1.0], "equals": [1 / 3]}
-    >>> tie_sentences({name: np.array(column) for name, column in one.items()})
-    ["'ana' called 30% of its 10 answers a tie; of two equal texts it does so with probability 0.33 (ν = 1.00)"]
-    """
-    if columns is None:
-        return []
-    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-    return [
-        f"{_named(str(judge))} called {ties:.0%} of its {answers:,} answers a tie; of two equal texts it does so with "
-        f"probability {equals:.2f} (ν = {nu:.2f})"
-        for judge, answers, ties, nu, equals in rows
-    ]
-
-
-def member_columns(panel: Panel, level: float) -> Columns:
-    """A row for each voice; intervals of the agreement have the coverage `level`."""
-    low, high = panel.interval(level)
-    names = np.array([str(name) for name in panel.names], dtype=object)
-    # Of copies the first by name, because voices are in the order in which their answers arrived.
-    lead = np.array([min(np.flatnonzero(panel.family == family), key=lambda r: names[r]) for family in panel.family])
-    tie = _panel_ties(panel)
-    ties = {"tie": tie} if tie.any() else {}
-    return {
-        "judge": names,
-        "calls": panel.calls,
-        "agreement": panel.loading,
-        "low": low,
-        "high": high,
-        "scale": panel.scale,
-        "taste": panel.taste,
-        "noise": np.sqrt([voice.noise for voice in panel.voices]),
-        "gamma": np.mean(panel.bias, axis=0),
-        "gamma_error": np.array([voice.bias_error for voice in panel.voices]),
-        **ties,
-        "copy_of": np.where(lead != np.arange(len(lead)), names[lead], ""),
-    }
-
-
 def _member_notes(panel: Panel, for_people: bool) -> list[str]:
     """Sentences about voices that are copies, reversed, or share next to nothing with the others.
 
@@ -275,103 +193,15 @@ def contradictions(members: PanelMembers) -> list[str]:
     ]
 
 
-def bias_columns(solution: Solution) -> Columns | None:
-    """γ by context and judge; where it is a logit also σ(−γ) = P(the first of two equal texts wins)."""
-    bias, graph, comparisons = solution.bias, solution.graph, solution.comparisons
-    if not bias.size:
-        return None
-    bias = bias[np.argsort(graph.context[graph.starts[:-1]], kind="stable")]
-    names, slots = comparisons.judges, comparisons.slots
-    if solution.panel is not None:
-        names, slots = np.array(solution.panel.names, dtype=object), slots[:0]
-    columns: Columns = {}
-    if comparisons.contexts is not None:
-        columns["context"] = np.repeat(comparisons.contexts[: len(bias)], bias.shape[1])
-    if names is not None:
-        codes = slots[:, 0] if len(slots) else np.arange(len(names))
-        columns["judge"] = np.tile(names[codes[: bias.shape[1]]], len(bias))
-    if np.any(slots[:, 1] > 2):
-        columns["slots"] = np.tile([f"{LETTERS[low]}{LETTERS[high]} of {k}" for _, k, low, high in slots], len(bias))
-    columns["gamma"] = bias.ravel()
-    if solution.expert is None or is_logit(solution.expert):
-        columns["first_wins"] = np.asarray(expit(-bias.ravel()))
-    return columns
-
-
-def control_columns(ranking: Scores, level: float) -> Columns | None:
-    """A row per judge and controlled number; None where nothing is controlled."""
-    reach = -float(ndtri((1.0 - level) / 2))
-    spread = float(np.mean(ranking.graph.centre(ranking.scores) ** 2))
-    rows = []
-    for judge, held in held_of(ranking.solution):
-        parts = held.coefficient**2 * held.varied
-        for name, unit, beta, error, part in zip(
-            held.control.names, held.control.unit, held.coefficient, held.std, parts, strict=True
-        ):
-            share = part / (part + spread) if part > 0 else 0.0
-            low, high = beta - reach * error, beta + reach * error
-            rows.append((judge, name, unit, beta, error, low, high, share))
-    if not rows:
-        return None
-    names = ("judge", "column", "step", "coefficient", "std", "low", "high", "explains")
-    return columns_from(rows, names, texts=3)
-
-
-def held_of(solution: Solution) -> list[tuple[str, Held]]:
-    """The name and the control coefficients of each judge that has any."""
-    if solution.panel is not None:
-        every = [(str(name), one.held) for name, one in zip(solution.panel.names, solution.panel.voices, strict=True)]
-    else:
-        judges = solution.comparisons.judges
-        every = [("judge" if judges is None or len(judges) > 1 else str(judges[0]), solution.held)]
-    return [(name, held) for name, held in every if held is not None]
-
-
 def _prior_notes(ranking: Scores) -> list[str]:
     """A sentence for each control coefficient that is far from its prior (`CONTRADICTED`)."""
     return [
-        f"the answers contradict the prior of {column}: {_named(judge)} gives {beta:.2f} logits for a step of it, "
+        f"the answers contradict the prior of {column}: {called(judge)} gives {beta:.2f} logits for a step of it, "
         f"{abs(moved):.0f} errors from the prior; audit the judge on texts like these, or leave the prior out"
         for judge, held in held_of(ranking.solution)
         for column, beta, moved in zip(held.control.names, held.coefficient, held.surprise, strict=True)
         if abs(moved) > CONTRADICTED
     ]
-
-
-def control_name(table: Columns) -> str:
-    """The controlled numbers as a prefix of column names, from the table "control".
-
-    >>> control_name({"column": np.array(["length", "price"])})
-    'equal_length_price'
-    """
-    return "_".join(["equal", *dict.fromkeys(table["column"].tolist())])
-
-
-def control_sentences(table: Columns | None) -> list[str]:
-    """A sentence per row of the table "control".
-
-    >>> names = ("judge", "column", "step", "coefficient", "std", "low", "high", "explains")
-    >>> row = ("ana", "length", "twice", 0.4, 0.1, 0.2, 0.6, 0.12)
-    >>> print(*control_sentences({name: np.array([value]) for name, value in zip(names, row)}))
-    'ana' prefers longer texts: twice the length is worth 0.40 logits (0.20 to 0.60), 12% of the variance of its scores
-    """
-    if table is None:
-        return []
-    found = []
-    rows = zip(*(part.tolist() for part in table.values()), strict=True)
-    for judge, column, step, beta, _, low, high, share in rows:
-        if step == DOUBLING:
-            more, less = "longer texts", "shorter texts"
-            worth = f"twice the {column} is"
-        else:
-            more, less = f"more {column}", f"less {column}"
-            worth = f"{step} more of it is"
-        taste = f"shows no clear taste for {column}"
-        if low > 0 or high < 0:
-            taste = f"prefers {more if beta > 0 else less}"
-        size = f"{beta:.2f} logits ({low:.2f} to {high:.2f}), {share:.0%} of the variance of its scores"
-        found.append(f"{_named(judge)} {taste}: {worth} worth {size}")
-    return found
 
 
 def taste_sentences(ranking: Scores) -> list[str]:
@@ -410,14 +240,12 @@ def growth_sentences(ranking: Scores, grown: Grown | None) -> list[str]:
         return []
     new, moved = new_columns(ranking, grown), moved_columns(ranking, grown)
     old, count = np.count_nonzero(~grown.new), len(new["item"])
-    ranks = zip(new["item"].tolist(), new["rank"].tolist(), strict=True)
-    names = [f"{item} (rank {rank:,})" for item, rank in ranks]
+    names = [f"{row['item']} (rank {row['rank']:,})" for row in rows_of(new)]
     is_new = f"{count:,} {'item is' if count == 1 else 'items are'} new"
     found = [f"{is_new} beside {old:,} that were there before{listed(names)}"]
     if grown.link is not None:
         found.append(grown.link.sentence)
-    steps = [moved[name].tolist() for name in ("item", "score_before", "score")]
-    names = [f"{item} ({before:.2f} to {now:.2f})" for item, before, now in zip(*steps, strict=True)]
+    names = [f"{row['item']} ({row['score_before']:.2f} to {row['score']:.2f})" for row in rows_of(moved)]
     found.append(
         f"of the {old:,}, {len(names) or 'none'} moved beyond the {ranking.level:.0%} interval of before{listed(names)}"
     )

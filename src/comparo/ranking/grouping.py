@@ -23,7 +23,7 @@ from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.linalg.graph import Graph
 from comparo.model.posterior import Covariance, mixture_moments
 from comparo.model.solution import Solution
-from comparo.ranking.display import DOUBLING, held_of
+from comparo.ranking.judge_tables import DOUBLING, held_of
 from comparo.ranking.leaderboard import Leaderboard, Over, win_probability
 from comparo.ranking.ranks import places
 from comparo.ranking.scores import Scores

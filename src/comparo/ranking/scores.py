@@ -18,7 +18,7 @@ from comparo.model.linalg.graph import Graph
 from comparo.model.posterior import Covariance
 from comparo.model.solution import Solution
 from comparo.ranking.ranks import beats, ranks, tiers
-from comparo.ranking.tabular import Columns
+from comparo.ranking.tabular import Columns, with_interval
 from comparo.rounding import merge_ties
 from comparo.types import Array, LongIndex, Mask
 
@@ -132,7 +132,7 @@ class People:
         )
         if self.validity is None or self.low is None or self.high is None:
             return sentence
-        shared = f"{self.validity:.2f} ({self.low:.2f} to {self.high:.2f})"
+        shared = with_interval(self.validity, self.low, self.high, ".2f")
         if not np.isfinite([self.validity, self.low, self.high]).all():  # a ratio whose denominator may be 0
             shared = "an unknown share; more votes tell it"
         return f"{sentence} Of what the judge says about a text beyond its group, people share {shared}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -108,6 +109,17 @@ def rows_of(columns: Mapping[str, NDArray[Any]], most: int | None = None) -> lis
     """The first `most` rows of a table (None: all), each by the names of the columns."""
     values = (column[:most].tolist() for column in columns.values())
     return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
+
+
+def with_interval(value: float, low: float, high: float, form: str) -> str:
+    """A value and its interval in a format; a value without one alone, and "" where it is unknown.
+
+    >>> with_interval(0.5, 0.25, 0.75, ".0%"), with_interval(0.5, math.nan, 1.0, "+.2f")
+    ('50% (25% to 75%)', '+0.50')
+    """
+    if math.isnan(value):
+        return ""
+    return f"{value:{form}}" + ("" if math.isnan(low + high) else f" ({low:{form}} to {high:{form}})")
 
 
 def json_rows(columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:

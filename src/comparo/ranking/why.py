@@ -37,7 +37,7 @@ from comparo.model.estimators.coefficients import (
 from comparo.ranking.grouping import group_means, numbers_by_label
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.scores import table_of
-from comparo.ranking.tabular import Columns, Tabular, columns_from, json_rows, json_text, plain
+from comparo.ranking.tabular import Columns, Tabular, columns_from, json_rows, json_text, plain, with_interval
 from comparo.types import Array, Index
 
 SINGULAR = 1e-9  # ridge relative to the variance of a reason: collinear reasons have a finite inverse
@@ -132,8 +132,8 @@ class Why(Tabular):
     def summary(self) -> str:
         """The answer in a sentence."""
         own = self.matters or [one for one in self.reasons if one.verdict != "not shown"]
-        ends = f"{self.unexplained_low:.0%} to {self.unexplained_high:.0%}"
-        left = f"{self.unexplained:.0%} ({ends}) of the ranking is unexplained."
+        left = with_interval(self.unexplained, self.unexplained_low, self.unexplained_high, ".0%")
+        left += " of the ranking is unexplained."
         if not own:
             return f"No reason was shown to matter. {left}"
         said = [f"{one.words} ({one.alone.share:.0%})" for one in own[:NAMED]]

@@ -17,7 +17,7 @@ import numpy as np
 
 from comparo.analysis.confidence import top_probability
 from comparo.analysis.correlations import mean_known
-from comparo.ranking.display import control_name, control_sentences
+from comparo.ranking.judge_tables import control_name, control_sentences
 from comparo.ranking.self_consistency import count_flips
 from comparo.ranking.tabular import rows_of
 from comparo.report.measures import Outlook, as_many_again, length_correlation, position_bias, residuals

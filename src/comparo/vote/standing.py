@@ -113,10 +113,10 @@ def standing_of(booth: Booth) -> Standing:
     if whole.issuperset(names):
         expected = float(np.mean(spearman))
         expected_later = float(np.mean(expected_spearman(ranking, more=1.0)))
-    fits = {}
-    for row in rows_of(misfit(ranking, "judge"), len(members)):
-        name = str(row["judge"])
-        fits[name] = {"infit": row["infit"], "is_misfit": bool(row["misfit"])}
+    fits = {
+        str(row["judge"]): {"infit": row["infit"], "is_misfit": bool(row["misfit"])}
+        for row in rows_of(misfit(ranking, "judge"), len(members))
+    }
     texts = rows_of(misfit(ranking, "item"), SKIPS)
     return replace(
         empty,

@@ -12,7 +12,7 @@ from comparo.cli.finishing import RunFlags, complete
 from comparo.cli.flags import GroupFlags, JudgeFlags, named
 from comparo.cli.printing import cost_words, print_as, print_notes, print_table
 from comparo.cli.settings import command_line
-from comparo.log.costs import paid_and_spent
+from comparo.log.configuration import paid_and_spent
 from comparo.log.files import write_text
 from comparo.options import AuditionOptions, CriterionOptions, TrialOptions
 from comparo.ranking.tabular import json_text

@@ -22,7 +22,7 @@ from comparo.data.prompts import Question
 from comparo.data.run_folder import database_of
 from comparo.errors import ComparisonsError, JudgeError
 from comparo.judges import Judgement
-from comparo.log.costs import PROBES, paid_and_spent
+from comparo.log.configuration import PROBES, paid_and_spent
 from comparo.log.store import stored_items
 from comparo.options import CriterionOptions, RejudgeOptions, ShareOptions
 from comparo.run.budget import dollars

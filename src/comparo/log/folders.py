@@ -10,16 +10,10 @@ from typing import Any
 
 from comparo.data.run_folder import DATABASE
 from comparo.errors import StoreError
+from comparo.log.configuration import CONFIGURATION, differences
 from comparo.log.files import free
 from comparo.log.questions import how_far
-from comparo.log.store import (
-    CONFIGURATION,
-    LINK,
-    count_judgements,
-    differences,
-    read_configuration,
-    reading,
-)
+from comparo.log.store import LINK, count_judgements, read_configuration, reading
 
 ROOT = Path("comparo-runs")
 

@@ -20,15 +20,11 @@ from typing import Any
 from comparo.data.run_folder import DATABASE, checksum, decode
 from comparo.errors import StoreError, WrongFolderError
 from comparo.log import cache
+from comparo.log.configuration import stored_configuration, write_configuration, written_configuration
 from comparo.log.database import RUN, Schema, last_judgement, open_database
 from comparo.log.files import explained, free, lock, make_private, sync
 from comparo.log.rows import insertion, is_valid, judgement_of
-from comparo.log.store import (
-    CHANGED,
-    stored_configuration,
-    write_configuration,
-    written_configuration,
-)
+from comparo.log.store import CHANGED
 
 PAGE = 4096  # bytes: SQLite's default, which the databases of runs have
 MOST_ROWS = 400  # of one page: a row takes at least ten bytes

@@ -10,7 +10,6 @@ nothing else. It is on the disk, safe from a power cut, once 64 judgements wait 
 at a time may write to a folder.
 """
 
-import json
 import os
 import sqlite3
 import threading
@@ -18,7 +17,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,26 +28,29 @@ from comparo.data.run_folder import (
     DATABASE,
     Key,
     check_version,
-    checksum,
-    clean,
     read_only,
     table_of_items,
 )
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
+from comparo.log.configuration import (
+    CONFIGURATION,
+    as_written,
+    differences,
+    stored_configuration,
+    write_configuration,
+    written_configuration,
+)
 from comparo.log.database import open_database
 from comparo.log.files import as_json, explained, lock, make_private, sync, write_text
 from comparo.log.items import write_items
 from comparo.log.rows import calls_of, insert, stored_judgements
 
-CONFIGURATION = "run.json"
 VOTES = "votes.csv"
 CHANGED = "changed"  # in run.json: the voices of a judge before it changed (`comparo.run.check`)
-CHECKSUM = "checksum"  # in the configuration in the database only, of all other entries
 LINK = "link"  # in run.json: the run to whose scale this one is linked, and the growth that copied it
 # Entries of run.json that later starts keep: the questions depend on them.
 KEPT = ("started", "ahead", "alike", "versions", "probes", CHANGED, LINK)
-EXCERPT, AROUND = 80, 30  # characters of a setting that differs, and how many of them before the difference
 MOST_UNSYNCED, LONGEST_UNSYNCED = 64, 1.0  # judgements, and seconds, that a power cut may cost
 
 
@@ -231,7 +232,7 @@ class Store:
             rows(connection)
             write_configuration(connection, configuration)
         self.configuration = dict(configuration)
-        self.write(CONFIGURATION, _written(configuration))
+        self.write(CONFIGURATION, as_written(configuration))
 
     def identify(self, identity: Mapping[str, Any]) -> None:
         """Store a new identity, which may differ from the old one in `may_differ`, such as who has joined."""
@@ -254,16 +255,6 @@ def _check_not_emptied(folder: Path) -> None:
     path = folder / DATABASE
     if path.is_file() and not path.stat().st_size and (folder / CONFIGURATION).exists():
         raise StoreError(f"{path} is empty, so its judgements are lost; put it back, or start anew with fresh=True")
-
-
-def write_configuration(connection: sqlite3.Connection, configuration: Mapping[str, Any]) -> None:
-    """Write the configuration of a run into its database, with its checksum."""
-    sealed = {**configuration, CHECKSUM: checksum(_written(configuration))}
-    connection.execute("INSERT OR REPLACE INTO run VALUES (1, ?)", (_written(sealed),))
-
-
-def _written(configuration: Mapping[str, Any]) -> str:
-    return clean(json.dumps(configuration, ensure_ascii=False, indent=2, default=str) + "\n")
 
 
 def read_configuration(folder: Path) -> dict[str, Any]:
@@ -301,63 +292,3 @@ def stored_items(folder: Path) -> Items:
     held = read_configuration(folder).get("control") or {}
     numbers = {name: np.array(values, dtype=float) for name, values in held.items() if values is not None}
     return replace(Items.of(table, has_images=True), numbers=numbers)
-
-
-def stored_configuration(connection: sqlite3.Connection) -> dict[str, Any] | None:
-    """The configuration in the database; None where there is none, or a damaged one: then run.json has it."""
-    row = connection.execute("SELECT CAST(configuration AS BLOB) FROM run").fetchone()
-    with suppress(TypeError, ValueError):
-        found = _parsed(row[0])
-        # A row of an older version has no checksum.
-        return found if found.pop(CHECKSUM, None) in (None, checksum(_written(found))) else None
-    return None
-
-
-def written_configuration(folder: Path) -> dict[str, Any]:
-    """The configuration in run.json; a StoreError where there is none."""
-    path = folder / CONFIGURATION
-    try:
-        return _parsed(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise StoreError(
-            f"{path} cannot be read ({error}), so nothing says what the judgements beside it are of; put it back, or "
-            "choose another `out`"
-        ) from error
-
-
-def _parsed(text: bytes) -> dict[str, Any]:
-    configuration = json.loads(text)
-    if not isinstance(configuration, dict) or not isinstance(configuration.get("identity"), dict):
-        raise ValueError("it is not the configuration of a run")
-    return configuration
-
-
-def differences(before: Mapping[str, Any], now: Mapping[str, Any], may_differ: Collection[str] = ()) -> list[str]:
-    """Describe every difference between two identities, except in what `may_differ`; nested settings are named.
-
-    >>> differences({"judge": "a", "seed": 0}, {"judge": "b", "seed": 0})
-    ["judge was 'a' and is 'b'"]
-    >>> differences({"prompt": "x" * 200 + " coherent"}, {"prompt": "x" * 200 + " fluent"})
-    ["prompt was …x...x coherent' and is …x...x fluent'"]
-    """
-    found: list[str] = []
-    for name in (name for name in dict.fromkeys([*before, *now]) if name not in may_differ):
-        old, new = before.get(name), now.get(name)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            found += [f"{name}: {difference}" for difference in differences(old, new)]
-        elif old != new:
-            was, now_is = _excerpts(repr(old), repr(new))
-            found.append(f"{name} was {was} and is {now_is}")
-    return found
-
-
-def _excerpts(old: str, new: str) -> tuple[str, str]:
-    """Two texts; long ones are shortened to an excerpt around their first difference."""
-    if max(len(old), len(new)) <= EXCERPT:
-        return old, new
-    same = len([*takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))])
-    begin = max(0, same - AROUND)
-    end = begin + EXCERPT
-    left = "…" if begin else ""
-    was, now = (left + text[begin:end] + ("…" if end < len(text) else "") for text in (old, new))
-    return was, now

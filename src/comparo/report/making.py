@@ -11,7 +11,7 @@ from comparo.data.prompts import Prompt
 from comparo.data.wordings import WORDINGS
 from comparo.judges import Judgement
 from comparo.judges.prices import Price
-from comparo.log.costs import PROBES, paid_and_spent
+from comparo.log.configuration import PROBES, paid_and_spent
 from comparo.log.store import LINK
 from comparo.report.embed import label, listed, presentable
 from comparo.report.record import Record

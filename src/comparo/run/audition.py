@@ -26,9 +26,10 @@ from comparo.analysis.reliability import MEASURES, Jackknife
 from comparo.data.items import Items
 from comparo.data.run_folder import key_of
 from comparo.judges import Judgement
+from comparo.log.configuration import differences
 from comparo.log.files import as_json
 from comparo.log.items import texts_of
-from comparo.log.store import differences, read_configuration, read_judgements, stored_items
+from comparo.log.store import read_configuration, read_judgements, stored_items
 from comparo.model.tuning import NEARLY
 from comparo.options import AuditionOptions, ColumnOptions, Storage, TaskOptions, accepts, part
 from comparo.ranking.display import contradictions

@@ -25,7 +25,7 @@ from comparo.errors import JudgeError, StoreError
 from comparo.judges import Judge, Judgement, Probe
 from comparo.judges.protocol import Several, about
 from comparo.log.cache import STEP, Cache
-from comparo.log.costs import PROBES
+from comparo.log.configuration import PROBES
 from comparo.log.files import as_json, now
 from comparo.log.store import count_judgements, read_configuration
 from comparo.run.budget import dollars

@@ -31,8 +31,9 @@ from comparo.data.run_folder import DATABASE, encode, key_of
 from comparo.errors import RunError, StoreError
 from comparo.judges import Judge, Judgement
 from comparo.log.cache import Cache, clear
+from comparo.log.configuration import differences
 from comparo.log.files import as_json
-from comparo.log.store import CHANGED, Store, differences, read_configuration, read_judgements, reading, stored_items
+from comparo.log.store import CHANGED, Store, read_configuration, read_judgements, reading, stored_items
 from comparo.methods import ESTIMATES, quiet_fit
 from comparo.model.observations import are_choices
 from comparo.run.cached_judge import CachedJudge, remembering

@@ -17,7 +17,7 @@ from comparo.data.run_folder import Key, key_of
 from comparo.errors import JudgeError, RunError
 from comparo.judges import Judgement
 from comparo.judges.protocol import GRACE
-from comparo.log.costs import paid_and_spent
+from comparo.log.configuration import paid_and_spent
 from comparo.log.questions import had_batches
 from comparo.log.store import Store
 from comparo.ranking.criteria_ranking import CriteriaRanking

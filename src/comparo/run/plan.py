@@ -21,7 +21,7 @@ from comparo.data.run_folder import DATABASE, key_of
 from comparo.errors import WrongFolderError
 from comparo.judges import Judge, Judgement
 from comparo.log.cache import Cache
-from comparo.log.costs import PROBES
+from comparo.log.configuration import PROBES
 from comparo.log.files import set_aside
 from comparo.log.folders import choose_folder
 from comparo.log.questions import check_no_batch

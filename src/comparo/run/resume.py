@@ -25,20 +25,11 @@ from comparo.data.prompts import Rest
 from comparo.data.run_folder import DATABASE, Key, clean, decode, encode, key_of, slot_labels
 from comparo.errors import StoreError, WrongFolderError
 from comparo.judges import Judgement
-from comparo.log.costs import paid_and_spent
+from comparo.log.configuration import differences, paid_and_spent
 from comparo.log.database import last_judgement
 from comparo.log.files import as_json, now
 from comparo.log.items import Label, as_objects, texts_of, write_items
-from comparo.log.store import (
-    CHANGED,
-    KEPT,
-    LINK,
-    Store,
-    differences,
-    read_configuration,
-    reading,
-    stored_items,
-)
+from comparo.log.store import CHANGED, KEPT, LINK, Store, read_configuration, reading, stored_items
 from comparo.run.linking import UNCENTRED, Growth, History
 from comparo.run.task import Task
 

@@ -26,15 +26,9 @@ from comparo.data.run_folder import DATABASE, database_of
 from comparo.data.sanitize import skeleton, visible
 from comparo.errors import JudgeError, StoreError, WrongFolderError
 from comparo.judges import Judgement
+from comparo.log.configuration import differences
 from comparo.log.folders import choose_folder
-from comparo.log.store import (
-    Store,
-    count_judgements,
-    differences,
-    read_configuration,
-    read_judgements,
-    stored_items,
-)
+from comparo.log.store import Store, count_judgements, read_configuration, read_judgements, stored_items
 from comparo.model.observations import OTHERS
 from comparo.options import AmountOptions, PollOptions, TaskOptions, part
 from comparo.ranking.tabular import rows_of

@@ -278,7 +278,7 @@ def test_a_repaired_folder_goes_on_with_its_batch(server, tmp_path):
         ({"wording": ["paper", "between"]}, "wording"),
         ({"out": Storage(batch="wait")}, "out="),
         ({"judge": "simulated/soft"}, "simulated/soft"),
-        ({"out": Storage("run", batch="later")}, "'wait', 'submit', 'cancel', not 'later'"),
+        ({"out": Storage("run", batch="later")}, "'later' is none of wait, submit, cancel"),
     ],
 )
 def test_what_makes_no_sense_is_refused(server, tmp_path, options, message):

@@ -101,7 +101,7 @@ def test_every_exported_name_is_documented():
         comparo.rank_everything  # noqa: B018
 
 
-ROOMS = """types errors rounding data model ranking methods metrics analysis plots selection judges log options
+ROOMS = """errors types rounding data model ranking methods metrics analysis plots selection judges log options
     run report export studies vote cli adapters""".split()
 
 

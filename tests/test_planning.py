@@ -104,7 +104,7 @@ def test_what_is_reached_depends_on_the_calls_an_item_and_hardly_on_the_items():
         ({"target": 1.0}, "correlation between 0 and 1"),
         ({"answers": "votes"}, "answers is 'soft' or 'hard'"),
         ({"draws": 0}, "draws is at least 1"),
-        ({"strategy": "best"}, "strategy is one of"),
+        ({"strategy": "best"}, "strategy = 'best' is none of"),
     ],
 )
 def test_mistakes_are_told(how, message):

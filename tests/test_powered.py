@@ -317,7 +317,7 @@ LOOSE = [*({"context": c, "first": "a", "second": s, "p": 1.0} for c, s in enume
         ({"votes": ROWS, "groups": {"a": 1, "b": 1}}, "there is only one group"),
         ({"votes": ROWS, "groups": {"a": 1}}, "groups have no entry for item 'b'"),
         ({"votes": ROWS, "contexts": "all"}, "contexts is 'new' or 'these'"),
-        ({"votes": ROWS, "level": 95}, "level is a probability"),
+        ({"votes": ROWS, "level": 95}, "level = 95 is not"),
         ({"machine": [("a", "b", 0.7)], "votes": [("a", "b", 1.0)] * 9}, "about one pair of texts"),
     ],
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from comparo.cli.printing import progress_line
+from comparo.errors import OptionError
 from comparo.run.progress import Progress
 from inside import Budget, read_judgements
 from servers import Api, refusal, tokens
@@ -199,7 +200,7 @@ def test_runs_and_reports_are_found_again(comparo, folder):
     [
         (["none.jsonl", "--criterion", "x"], "does not exist"),
         (["items.jsonl", "--judge", "openai/any"], "say what makes a text better"),
-        (["missing.jsonl", "--criterion", "x", "--budget", "lots"], "the budget 'lots'"),  # before data are read
+        (["missing.jsonl", "--criterion", "x", "--budget", "lots"], "--budget lots is none of"),  # before data are read
         (["items.jsonl", "--criterion", "x", "--budget", "5"], "cannot connect the 12 items"),
         (["items.jsonl", "--criterion", "x", "--until", "95"], "not between 0 and 1"),
         (["items.jsonl", "--criterion", "x", "--goal", "best"], "goal is 'ranking' or 'top-'"),
@@ -232,8 +233,9 @@ def test_a_wrong_command_is_one_line_and_leaves_nothing(comparo, folder, argumen
 )
 def test_budgets(text, sizes, calls):
     if calls == "error":
-        with pytest.raises(ValueError, match="the budget"):
+        with pytest.raises(OptionError) as refused:
             Budget.of(text)
+        assert (refused.value.option, refused.value.value) == ("budget", text)
     elif calls is None:
         assert Budget.of(text).calls(sizes) == {"x": (42, "one"), "y": (11, "one")}
     else:

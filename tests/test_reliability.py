@@ -166,13 +166,13 @@ def test_a_judge_that_leaves_questions_unanswered_is_named():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "foo"}, "method is one of"),
+        ({"method": "foo"}, "method = 'foo' is none of"),
         ({"method": "bt; bias=joint"}, "'bt' has no bias term"),
-        ({"method": "mixed; bias=sideways"}, "bias is one of"),
+        ({"method": "mixed; bias=sideways"}, "bias = 'sideways' is none of"),
         ({"goal": "top-1", "strategy": "greedy"}, "needs answers to go by"),
         ({"goal": "top-12"}, "decides nothing among 12 items"),
-        ({"orders": "three"}, "orders is one of"),
-        ({"strategy": "clever"}, "strategy is one of"),
+        ({"orders": "three"}, "orders = 'three' is none of"),
+        ({"strategy": "clever"}, "strategy = 'clever' is none of"),
         ({"until": "0.9"}, "is not between 0 and 1"),
         ({"least_mass": 50}, "is not a share"),
         ({"seed": -1}, "seed = -1"),

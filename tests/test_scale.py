@@ -229,7 +229,7 @@ def test_shares_are_those_of_the_ranks(ranking):
 
 @pytest.mark.parametrize(
     ("text", "place"),
-    [("A>=x, B>=5", "'A>=x'"), ("A>=5, B>=6", "lower"), ("A>=5, B:10%", "mixes"), ("A:60%, B:50%", "100%"),
+    [("A>=x, B>=5", "'A>=x'"), ("A>=5, B>=6", "lower"), ("A>=5, B:10%", "'B:10%'"), ("A:60%, B:50%", "100%"),
      ("A", "'A'"), ("A>=5, A>=4", "twice"), ("A:10", "'A:10'"), ("A>=5%", "'A>=5%'"), (">=5", "'>=5'"), ("A>=5,", "''"),
      ("A:0%", "above 0%"), ("A>=nan, B>=5", "'A>=nan'"), ("below B>=5, B>=4", "twice")],
 )  # fmt: skip

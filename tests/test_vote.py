@@ -415,7 +415,7 @@ def test_other_commands_read_the_run_folder(texts, tmp_path, run, judges, votes)
         (["--for", "ana,,bo"], "--for ana,,bo"),
         (["--for", "others"], "'others'"),
         (["--twice", "2"], "--twice 2.0"),
-        (["--until", "7"], "until = 7.0"),
+        (["--until", "7"], "--until 7.0"),
         (["--host", "no.such.host.invalid"], "--host no.such.host.invalid"),
         (["--host", "192.0.2.1"], "--host 192.0.2.1"),
         *(

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from comparo.data.columns import Column, look_up
 from comparo.data.comparisons import Comparisons
 from comparo.data.formats import split_ending, write_columns
+from comparo.data.grammar import check_one
 from comparo.data.items import Items
 from comparo.data.lineups import joined, lineup_columns
 from comparo.data.wordings import PLACES
-from comparo.errors import StoreError
+from comparo.errors import Message, StoreError
 from comparo.judges import Judgement
 from comparo.log.store import read_configuration, read_judgements, stored_items
 from comparo.model.linalg.graph import Graph
@@ -107,17 +108,18 @@ def export_run(
     if format is None:
         ends = {ending: name for name, ending in ENDINGS.items()}
         format = ends.get(Path(str(out).removesuffix(".gz")).suffix, "csv")  # noqa: A001
-    if format not in get_args(ExportFormat):
-        raise ValueError(f"format is one of {', '.join(get_args(ExportFormat))}, not {format!r}")
+    check_one("format", format, get_args(ExportFormat))
     if format != "dpo" and prompt != CONTEXT:
-        raise ValueError("`prompt` belongs to format='dpo'; leave it out")
+        raise ValueError(Message("{prompt} belongs to {format:'dpo'}; leave it out"))
     if texts and format == "dpo":
-        raise ValueError("`texts` belongs to csv, parquet and jsonl; format='dpo' always has them")
+        raise ValueError(Message("{texts} belongs to csv, parquet and jsonl; {format:'dpo'} always has them"))
     folder = Path(run)
     path = Path(f"{folder.resolve().name}{ENDINGS[format]}") if out is None else Path(out)
     split_ending(path, [Path(f"run{ENDINGS[format]}").suffix])
     if (path.exists() or path.is_symlink()) and not force:
-        raise ValueError(f"{path} is there already; choose another `out`, or overwrite it by force=True")
+        raise ValueError(
+            f"{path} is there already; " + Message("choose another {out}, or overwrite it by {force:True}")
+        )
     if format == "dpo":
         columns, pairs = preference_columns(read_record(folder), prompt)
         write_columns(path, columns)
@@ -262,7 +264,7 @@ def preference_columns(record: Record, prompt: str) -> tuple[dict[str, Column], 
     if missing and CONTEXT in prompt:
         label = items.contexts[missing[0]]
         place = "the texts have" if label is None else f"context {label!r} has"
-        raise ValueError(f"{place} no text to be the prompt; say by `prompt` what the texts answer")
+        raise ValueError(f"{place} no text to be the prompt; " + Message("say by {prompt} what the texts answer"))
     columns: dict[str, Column] = {
         "prompt": [prompt.replace(CONTEXT, text or "") for text in shown],
         "chosen": [items.texts[each] for each in chosen.tolist()],

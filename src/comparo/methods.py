@@ -13,7 +13,8 @@ from typing import Any, Literal, ParamSpec, get_args
 import numpy as np
 
 from comparo.data.comparisons import Comparisons
-from comparo.errors import ComparisonsError
+from comparo.data.grammar import check_one
+from comparo.errors import ComparisonsError, Message, OptionError, named
 from comparo.model.design import Design
 from comparo.model.estimators.baselines import PriorPairs, bradley_terry, mean_outcome
 from comparo.model.estimators.mixed import mixed
@@ -175,17 +176,19 @@ def fit(
     bias = usual_bias(method) if bias is None else bias
     _check(method, bias, prior, prior_pairs, level)
     if people and method != "panel":
-        raise ValueError("`people` belong to method='panel'; add that, or leave them out")
+        raise ValueError(Message("{people} belong to {method:'panel'}; add that, or leave them out"))
     check_people(comparisons, people)
     for name, given in (("groups", groups), ("features", features), ("control", control)):
         if prior != "estimated" and given is not None:
-            raise ValueError(f"`{name}` belongs to prior='estimated' and the methods mixed and panel; add one of them")
-    _one_of("estimate", estimate, get_args(Estimand))
+            needed = Message("{prior:'estimated'} and the methods mixed and panel; add one of them")
+            raise ValueError(Message(f"{{{name}}} belongs to ") + needed)
+    check_one("estimate", estimate, get_args(Estimand))
     check_validity(validity)
     if estimate == "judge" and validity is not None:
-        raise ValueError("`validity` belongs to estimate='consensus'; add that, or leave it out")
+        raise ValueError(Message("{validity} belongs to {estimate:'consensus'}; add that, or leave it out"))
     if estimate == "consensus" and groups is None and features is None:
-        raise ValueError("estimate='consensus' needs prior='estimated' and `groups`; add them, or use estimate='judge'")
+        needed = Message("{estimate:'consensus'} needs {prior:'estimated'} and {groups}; ")
+        raise ValueError(needed + Message("add them, or use {estimate:'judge'}"))
     if method in DECIDED:
         comparisons = comparisons.decisions()
     expert: Expert = BradleyTerry()
@@ -226,7 +229,7 @@ def fit(
         varies = numbers.varies(found.graph)
         if not varies.all():
             name = numbers.names[int(np.argmin(varies))]
-            raise ValueError(f"control={name!r}: all texts of a context are alike in it; leave it out")
+            raise ValueError(named("control", name) + ": all texts of a context are alike in it; leave it out")
         found = replace(found, controlled=ranked(replace(design, control=numbers)))
     return found if estimate == "judge" else consensus(found, validity)
 
@@ -263,34 +266,38 @@ quiet_fit: Callable[..., Ranking] = unwrap(fit)  # for callers that show `Rankin
 
 def _check(method: object, bias: str, prior: Any, prior_pairs: str, level: float) -> None:
     if isinstance(method, str):
-        _one_of("method", method, METHODS)
+        check_one("method", method, METHODS)
     elif isinstance(method, type) or not isinstance(method, Expert):
         raise TypeError(f"method is a name ({', '.join(METHODS)}) or an expert such as StudentT(), not {method!r}")
-    _one_of("bias", bias, get_args(Bias))
-    _one_of("prior_pairs", prior_pairs, get_args(PriorPairs))
+    check_one("bias", bias, get_args(Bias))
+    check_one("prior_pairs", prior_pairs, get_args(PriorPairs))
     number = isinstance(prior, Real) and not isinstance(prior, bool)
     if not (prior is None or prior in ("first", "estimated") or (number and 1e-100 < prior < 1e100)):
-        raise ValueError(f"prior is a standard deviation above 0, 'first' or 'estimated', not {prior!r}")
+        raise OptionError("prior", prior, "is not a standard deviation above 0, 'first' or 'estimated'")
     if prior == "estimated" and bias == "plug-in":
         raise ValueError(
-            "prior='estimated' finds the bias with the scores; use bias='joint' or 'none', or method='poe-bt'"
+            Message("{prior:'estimated'} finds the bias with the scores; ")
+            + Message("use {bias:'joint'} or 'none', or {method:'poe-bt'}")
         )
     check_level(level)
     if method in ESTIMATES and prior != "estimated":
         raise ValueError(
-            f"'{method}' estimates its prior; leave `prior` out, or use method='poe-bt' with `prior={prior!r}`"
+            f"'{method}' estimates its prior; "
+            + Message("leave {prior} out, or use {method:'poe-bt'} with ")
+            + named("prior", prior)
         )
     if method in UNBIASED:
         if bias != "none":
             raise ValueError(
-                f"'{method}' has no bias term; use method='poe-bt', 'poe-g' or 'poe-g-hard' with bias={bias!r}"
+                f"'{method}' has no bias term; "
+                + Message("use {method:'poe-bt'}, 'poe-g' or 'poe-g-hard' with ")
+                + named("bias", bias)
             )
         if prior is not None:
-            raise ValueError(f"'{method}' takes no prior on the scores; use method='poe-bt' with `prior={prior!r}`")
+            raise ValueError(
+                f"'{method}' takes no prior on the scores; "
+                + Message("use {method:'poe-bt'} with ")
+                + named("prior", prior)
+            )
     if method != "bt" and prior_pairs != "none":
-        raise ValueError("`prior_pairs` belongs to method='bt'")
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} is one of {', '.join(map(repr, allowed))}, not {value!r}")
+        raise ValueError(Message("{prior_pairs} belongs to {method:'bt'}"))

@@ -30,6 +30,7 @@ from comparo.data.grammar import (
 from comparo.data.prompts import Prompt
 from comparo.data.sheets import read_several
 from comparo.data.wordings import WORDINGS, few
+from comparo.errors import OptionError
 from comparo.judges.protocol import Judge
 from comparo.methods import METHODS, Method, usual_bias
 from comparo.model.estimators.poe import Bias
@@ -55,7 +56,7 @@ def read_estimate(name: str, given: Any) -> Any:
         return given if given in names else float(given)
     except (TypeError, ValueError):
         shown = ", ".join(names)
-        raise ValueError(f"`{name}` is one of {shown}, or a share from 0 to 1, not {given!r}") from None
+        raise OptionError(name, given, f"is none of {shown}, and no share from 0 to 1") from None
 
 
 def read_votes(_: str, given: Any) -> Comparisons | None:

@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from comparo.errors import OptionError
+
 Array = NDArray[np.float64]
 Index = NDArray[np.int32]
 LongIndex = NDArray[np.int64]
@@ -14,7 +16,7 @@ Seed = int | np.random.Generator | None
 def check_level(level: float) -> None:
     """Raise a ValueError unless 0 < `level` < 1, the coverage of intervals."""
     if not 0 < level < 1:
-        raise ValueError(f"level is a probability between 0 and 1, not {level!r}")
+        raise OptionError("level", level, "is not a probability between 0 and 1")
 
 
 def as_generator(seed: Seed) -> np.random.Generator:

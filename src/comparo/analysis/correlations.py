@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
-from comparo.errors import ComparisonsError
+from comparo.errors import ComparisonsError, Message
 from comparo.model.likelihoods.gaussian import Constant, Gaussian
 from comparo.model.linalg.graph import Graph
 from comparo.ranking.ranking import Ranking
@@ -142,8 +142,8 @@ def calibrate(data: Any, scores: Mapping[Any, float]) -> Gaussian:
     p, difference, weight = true_differences(Comparisons.of(data), scores)
     if len(p) < 2:
         raise ComparisonsError(
-            f"{len(p)} comparisons have a true score for both of their items; give `scores` of more items, with the "
-            "keys of the comparisons"
+            f"{len(p)} comparisons have a true score for both of their items; "
+            + Message("give {columns.scores} of more items, with the keys of the comparisons")
         )
     points, place = np.unique(p, return_inverse=True)
     total = np.bincount(place, weight)

@@ -41,7 +41,7 @@ from comparo.analysis.correlations import mean_known, spearman_within
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.wordings import few
-from comparo.errors import ComparisonsError
+from comparo.errors import ComparisonsError, Message
 from comparo.methods import quiet_fit
 from comparo.metrics import CONTEXTS, Verdicts, judge_code
 from comparo.ranking.criteria_ranking import aligned
@@ -172,7 +172,9 @@ class JudgesAndPeople:
         check_people(None, people)
         if not people:
             known = [] if comparisons.judges is None else comparisons.judges.tolist()
-            raise ComparisonsError(f"name the `people` among the judges {few(map(shown, known)) or '(none)'}")
+            raise ComparisonsError(
+                Message("name the {people}") + f" among the judges {few(map(shown, known)) or '(none)'}"
+            )
         codes = np.unique([judge_code(comparisons, name) for name in people])
         judges = np.setdiff1d(np.unique(comparisons.judged_by), codes)
         if not len(judges):

@@ -22,13 +22,13 @@ from typer.models import ArgumentInfo, OptionInfo
 from comparo.cli.settings import (
     UNNAMED,
     Command,
-    in_flags,
+    flags_now,
     name_variables,
     read_settings,
     settings_file,
 )
 from comparo.data.sanitize import visible
-from comparo.errors import ComparoError
+from comparo.errors import ComparoError, in_flags
 
 KINDS = {str: "TEXT", int: "N", float: "X", Path: "PATH"}
 WIDEST = 16  # characters of choices shown beside a flag; a longer list is in the help text
@@ -258,7 +258,7 @@ def _comparo(
     ] = False,
 ) -> None:
     handler = logging.StreamHandler()
-    handler.setFormatter(_Visible("%(message)s"))
+    handler.setFormatter(_Visible())
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     path, named = settings_file(config)
     if path is not None:
@@ -270,7 +270,9 @@ class _Visible(logging.Formatter):
     """Escapes control characters, and names flags in place of parameters."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return visible(in_flags(super().format(record)))
+        record = copy(record)
+        record.msg, record.args = in_flags(record.getMessage(), flags_now()), ()
+        return visible(super().format(record))
 
 
 def main() -> None:
@@ -291,8 +293,8 @@ def main() -> None:
         _fail(str(stop) or "interrupted", getattr(stop, "code", 130))
 
 
-def _fail(error: object, code: int) -> None:
+def _fail(error: Exception | str, code: int) -> None:
     from comparo.cli.printing import say
 
-    say(f"comparo: {error}", "red")
+    say("comparo: " + str(error), "red")
     sys.exit(code)

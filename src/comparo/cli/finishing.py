@@ -25,10 +25,10 @@ from comparo.cli.printing import (
     scores_sentence,
     watched,
 )
-from comparo.cli.settings import command_line, in_flags
+from comparo.cli.settings import command_line
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
-from comparo.errors import PendingError
+from comparo.errors import Message, PendingError
 from comparo.judges import Judge
 from comparo.judges.prices import Price
 from comparo.options import Storage
@@ -69,13 +69,12 @@ def print_plan(plan: Plan[Any]) -> None:
     remember_probes(task.judges, None if plan.storage.fresh else plan.folder)
     checks = plan.check_calls
     sentences = [
-        f"{calls}, {expense_words(task)}",
+        calls + ", " + expense_words(task),
         f"at most {checks} calls more check that the judge still answers as before" if checks else "",
         equal_words(task),
         longest_prompt_words(task),
     ]
     sentences += [task.injections, *price_sentences(task.judges)]
-    sentences = [in_flags(sentence) for sentence in sentences]
     if (question := first_question(task)) is not None:
         sentences.append(f"The first question, as it is sent:\n\n{written_out(task, question)}")
     for sentence in filter(None, sentences):
@@ -92,13 +91,15 @@ def expense_words(task: Task) -> str:
     expense = task.expense
     writing = [(voice, voice.judge.writes(voice.prompt)) for voice in task.voices if hasattr(voice.judge, "writes")]
     if not writing:
-        return f"about {expense.tokens:,} tokens, {price_words('about', expense.cost)}"
+        return f"about {expense.tokens:,} tokens, " + price_words("about", expense.cost)
     read = f"about {expense.tokens:,} tokens read"
     known = {voice.name: one.tokens for voice, one in writing if one is not None}
     if len(known) < len(writing):
         return (
-            f"{read} for {price_words('about', expense.cost)}; how many are written is not known before a probe: the "
-            "model reasons as long as it likes, unless the option max_tokens=N sets a limit"
+            f"{read} for "
+            + price_words("about", expense.cost)
+            + "; how many are written is not known before a probe: the model reasons as long as it likes, unless the "
+            "option max_tokens=N sets a limit"
         )
     if all(one.probed for _, one in writing):
         much, why = "about", "as a probe by a few words saw"
@@ -117,7 +118,8 @@ def expense_words(task: Task) -> str:
     most = expense.cost
     if not math.isnan(most):
         most = min(expense.calls * dearest, task.budget.dollars)
-    return f"{read} and {much} {expense.calls * each:,} written ({each:,} a call, {why}), {price_words(much, most)}"
+    written = f"{expense.calls * each:,} written ({each:,} a call, {why}), "
+    return f"{read} and {much} {written}" + price_words(much, most)
 
 
 def equal_words(task: Task) -> str:
@@ -137,7 +139,8 @@ def equal_words(task: Task) -> str:
         return ""
     bare = len(prompt.text(Question("", "").with_texts([""] * other)))
     calls = task.expense.tokens * CHARACTERS / (bare + task.mean_length(other))
-    return f"The same tokens are {calls:,.0f} calls about {'pairs' if other == 2 else 'line-ups of four (lineup=4)'}"
+    what = "pairs" if other == 2 else Message("line-ups of four ({lineup:4})")
+    return f"The same tokens are {calls:,.0f} calls about " + what
 
 
 def price_sentences(judges: Sequence[Judge]) -> Iterator[str]:
@@ -146,7 +149,7 @@ def price_sentences(judges: Sequence[Judge]) -> Iterator[str]:
     for source in sorted(
         {price.source() for price in prices if isinstance(price, Price) and (price.day or price.share < 1)}
     ):
-        yield f"prices: {source}; `price` sets others"
+        yield f"prices: {source}; " + Message("{price} sets others")
 
 
 def first_criteria(prompt: Prompt, question: Question) -> str:
@@ -311,7 +314,7 @@ def _print_scores(ranking: Ranking, scaled: Scaled | None, run: Run, flags: Rank
     """Print a ranking, and return sentences about calls, tokens and prices."""
     is_table = flags.output == "table"
     if is_table and ranking.estimate == "consensus":
-        print_text(f"{in_flags(consensus_sentence(ranking))}\n\n")
+        print_text(consensus_sentence(ranking) + "\n\n")
     if is_table and ranking.leaderboard is not None:
         print_board(ranking.leaderboard)
     print_ranking(ranking, flags.output, flags.top, {"calls": calls_of(run)}, scaled)
@@ -339,7 +342,7 @@ def _print_criteria(found: CriteriaRanking, run: Run, flags: RankingFlags, done:
     ]
     for name, ranking in found.rankings.items():
         if run.task.until is not None and is_finished:
-            sentences.append(f"{name}: {_stop_sentence(run, ranking)}")
+            sentences.append(f"{name}: " + _stop_sentence(run, ranking))
         for own, each in people_of(run.task.items, ranking, name).items():
             if not np.isnan(each).all():
                 sentences.append(f"{name}: Spearman correlation with {own}: {np.nanmean(each):.3f}")

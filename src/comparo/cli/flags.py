@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from comparo.cli.settings import ROLES, running
+from comparo.cli.settings import running
 from comparo.data.grammar import read_settings
 from comparo.data.items import Items
 from comparo.data.run_folder import DATABASE, database_of
@@ -20,6 +20,7 @@ from comparo.run.cached_judge import CachedJudge, remembering
 
 SeedFlag = Annotated[int, typer.Option(min=0)]
 Count = Annotated[int | None, typer.Option(min=1)]
+ROLES = ("id", "text", "context_id", "scores")  # of --columns
 UNRELIABLE = 4  # the exit code of --fail-if-judge-unreliable: by `Flips.are_many`
 COMMON = ("base_url", "price")  # options of judges that are flags
 ENGINE = ("engine", "replicas", "gpus", "cpus", "address")  # options that every judge has

@@ -19,9 +19,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from comparo.cli.settings import flags_now, in_flags
+from comparo.cli.settings import flags_now
 from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
+from comparo.errors import in_flags
 from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.display import few_of_a_kind, growth_sentences, whose
 from comparo.ranking.leaderboard import Leaderboard
@@ -43,12 +44,12 @@ STYLES = {logging.INFO: "dim", logging.WARNING: "yellow"}
 class Console(RichConsole):
     """A console on which no text can move the cursor, change colours or turn the direction of reading.
 
-    Sentences are not wrapped. On stderr they name the flags of the command in place of parameters of the library.
+    Sentences are not wrapped, and name options by the flags of the command.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "highlight": False} | options)
-        self._flags = flags_now() if self.stderr else {}  # now, because a message may come from another thread
+        self._flags = flags_now()  # now, because a message may come from another thread
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print objects; control characters in strings are escaped."""
@@ -63,7 +64,8 @@ def say(message: str, style: str | None = None) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print a result on stdout, escaped on a terminal."""
+    """Print a result on stdout, escaped on a terminal; it names options by the flags of the command."""
+    text = in_flags(text, flags_now())
     print(visible(text) if os.isatty(1) else text, end="", flush=True)  # sys.stdout is None where it is closed
 
 
@@ -176,7 +178,7 @@ def _cell(value: Any) -> str:
 def print_notes(notes: Iterable[str]) -> None:
     """Print notes on stderr."""
     for note in few_of_a_kind(notes):
-        say(f"Note: {note}", "yellow")
+        say("Note: " + note, "yellow")
 
 
 def scores_sentence(ranking: Ranking) -> str:

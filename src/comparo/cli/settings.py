@@ -46,16 +46,7 @@ FREE = ("local", "simulated", "replay")  # providers that cost no money
 GUARDED = "base-url option host behind cache force fresh repair check clear".split()
 SPENT = "budget price batch pairs calls all level fail-if-worse propose lineup wording least-mass".split()
 OF_CHECK = ("judge", "base-url", "option", "price", "calls")  # what `comparo runs` uses with --check only
-ROLES = ("id", "text", "context_id", "scores")  # of --columns
 RUNNING: ContextVar[typer.Context | None] = ContextVar("running", default=None)  # the command that runs
-QUOTES = ("'", '"')
-_PARAMETER = re.compile(
-    r"(?<![\w-])--[\w-]+ \S+"  # a flag of a command to copy, whose value stays as it is
-    r"|`(\w+)(?:=([^`]+))?`"
-    r"|(?<![^\s(])(\w+)=('[^']*'|\"[^\"]*\"|True\b|…)"
-    r"|(?<![^\s(])(?<![;,] )(\w+)=(\d+(?:\.\d+)?)\b"  # not an option of a judge, 'openai/m; price=2'
-)
-OPTIONS = ("votes", "effort", "max_tokens")  # options of judges that messages give with a value
 
 
 def name_of(option: TyperOption) -> str:
@@ -71,43 +62,11 @@ def running() -> typer.Context:
 
 
 def flags_now() -> dict[str, str]:
-    """The flag of each parameter of the running command, and of each role of a column."""
+    """The flag of each parameter of the running command."""
     context = RUNNING.get()
     options = [] if context is None else options_of(context.command)
     flags = {name_of(option).replace("-", "_"): f"--{name_of(option)}" for option in options}
-    flags |= {str(option.name): f"--{name_of(option)}" for option in options}
-    return {role: f"--columns {role}=" for role in ROLES if "columns" in flags} | flags
-
-
-def in_flags(message: str, flags: Mapping[str, str] | None = None) -> str:
-    """A message of the library, with flags in place of the parameters that it names.
-
-    A parameter is a name in backticks, or a name with a value in quotes, a number or True. `flags` are by default
-    those of the running command.
-
-    >>> flags = {"budget": "--budget", "fresh": "--fresh", "price": "--price"}
-    >>> in_flags("choose another `budget`, such as budget='5n' or budget=500, or fresh=True, or another `seed`", flags)
-    'choose another --budget, such as --budget 5n or --budget 500, or --fresh, or another `seed`'
-    >>> in_flags("add votes=5", {"votes": "--votes", "option": "--option"})
-    'add --option votes=5'
-    >>> in_flags("comparo rank a.csv --judge 'openai/m; price=2' --option price=2", flags)
-    "comparo rank a.csv --judge 'openai/m; price=2' --option price=2"
-    """
-
-    flags = flags_now() if flags is None else flags
-
-    def flag(found: re.Match[str]) -> str:
-        name, value = found[1] or found[3] or found[5], found[2] or found[4] or found[6]
-        if name in OPTIONS and value is not None and "option" in flags:
-            return f"--option {name}={value.strip(''.join(QUOTES))}"
-        if name not in flags:
-            return found[0]
-        if value in (None, "True"):
-            return flags[name]
-        gap = "" if flags[name].endswith("=") else " "
-        return flags[name] + gap + (shlex.quote(value[1:-1]) if value[0] in QUOTES else value)
-
-    return _PARAMETER.sub(flag, message)
+    return flags | {str(option.name): f"--{name_of(option)}" for option in options}
 
 
 def name_variables(command: TyperCommand) -> None:

@@ -9,7 +9,6 @@ from comparo.cli import flags as groups
 from comparo.cli.finishing import RunFlags, complete, print_plan
 from comparo.cli.flags import JudgeFlags
 from comparo.cli.printing import Format, cost_words, print_as, print_table, print_text
-from comparo.cli.settings import in_flags
 from comparo.data.sanitize import visible
 from comparo.model.estimators.coefficients import DISCOVERY, ReasonEffect
 from comparo.options import ShareOptions
@@ -79,7 +78,7 @@ def why_command(
         else:
             print_plan(plan.base)
         if plan.proposals is not None:
-            print_text(in_flags(f"before these, for reasons of its own: {plan.proposals.words}\n"))
+            print_text("before these, for reasons of its own: " + plan.proposals.words + "\n")
         return
     console, found = flags.console, complete(plan, flags)
     _print(found, flags.output)

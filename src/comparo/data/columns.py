@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comparo.data.opening import VALUE, check_size
-from comparo.errors import ComparisonsError, pip_install
+from comparo.errors import ComparisonsError, Message, pip_install
 from comparo.types import Array, Index, LongIndex
 
 Column = Sequence[Any] | NDArray[Any]
@@ -108,7 +108,9 @@ def frame_from_columns(columns: Mapping[str, Column], backend: str | None = None
     try:
         return nw.from_dict(columns, backend=library).to_native()
     except (TypeError, ValueError) as error:  # pyarrow's own errors are both
-        raise ValueError(f"{library} cannot hold labels of mixed kinds; use backend='pandas': {error}") from error
+        raise ValueError(
+            f"{library} cannot hold labels of mixed kinds; " + Message("use {backend:'pandas'}: ") + str(error)
+        ) from error
 
 
 def installed(*libraries: Library) -> Library | None:
@@ -147,7 +149,7 @@ class Table:
         >>> str(Table({}).error([1, 4, 5], "p", "7.0 is not a probability"))
         "row 2, column 'p': 7.0 is not a probability (and 2 more rows like it)"
         """
-        message = f"{self.place(int(rows[0]), column)}: {problem}"
+        message = f"{self.place(int(rows[0]), column)}: " + problem
         if more := len(rows) - 1:
             others = "row" if more == 1 else "rows"
             message += f" (and {more} more {others} like it)"

@@ -22,7 +22,7 @@ import numpy as np
 from comparo.data.criteria_prompt import LONGEST, check_names
 from comparo.data.items import Items
 from comparo.data.wordings import is_attribute
-from comparo.errors import ComparisonsError
+from comparo.errors import ComparisonsError, OptionError
 from comparo.types import Array
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
@@ -87,7 +87,7 @@ class Term:
             return cls(text)
         name, mean, std = match[1], float(match[2]), float(match[3])
         if not std > 0:
-            raise ValueError(f"control={text!r}: the prior of {name} has no width; give one above 0")
+            raise OptionError("control", text, f"gives the prior of {name} no width; give one above 0")
         return cls(name, mean, std)
 
     def __str__(self) -> str:
@@ -282,9 +282,9 @@ def own_reasons(because: Sequence[str], known: Iterable[str] = ()) -> list[Reaso
     for given in dict.fromkeys(because):
         words = " ".join(given.split()).rstrip("?.,;")
         if not words:
-            raise ValueError('because="" says nothing; give what may make a text win, such as "cites sources"')
+            raise OptionError("because", given, 'says nothing; give what may make a text win, such as "cites sources"')
         if is_attribute(words):
-            raise ValueError(f'because={words!r} does not end "Which text is …"; compare: "more coherent"')
+            raise OptionError("because", words, 'does not end "Which text is …"; compare: "more coherent"')
         slug = "-".join(_words(words.casefold()))[: LONGEST - 3].strip("-") or "reason"
         name, number = slug, 2
         while name in taken:

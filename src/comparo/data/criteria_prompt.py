@@ -26,6 +26,7 @@ from typing import Any
 from comparo.data.grammar import with_settings
 from comparo.data.prompts import Prompt, criterion_prompt
 from comparo.data.wordings import DEFAULT_WORDING, LABELS, escape, few, wording_named
+from comparo.errors import OptionError
 
 LINE = 12  # tokens of a line or of a key and its value, besides the name and the kind: signs, a label, a line break
 LONGEST = 40  # characters of a name, which is a column and part of the names of files
@@ -136,7 +137,7 @@ def read_criteria(given: Sequence[str]) -> str | dict[str, str] | None:
     ('more coherent', {'coherence': 'more coherent', 'fluency': 'more fluent'})
     >>> read_criteria(["more coherent", "fluency=more fluent"])
     Traceback (most recent call last):
-    ValueError: criterion='more coherent' has no name, and there are several; write NAME=more coherent
+    comparo.errors.OptionError: criterion = 'more coherent' has no name, and there are several; write NAME=more coherent
     """
     named = [_NAMED.fullmatch(text) for text in given]
     if not any(named) and len(given) < 2:
@@ -146,10 +147,10 @@ def read_criteria(given: Sequence[str]) -> str | dict[str, str] | None:
     criteria: dict[str, str] = {}
     for text, match in zip(given, named, strict=True):
         if match is None:
-            raise ValueError(f"criterion={text!r} has no name, and there are several; write NAME={text}")
+            raise OptionError("criterion", text, f"has no name, and there are several; write NAME={text}")
         name, words = match[1], match[2].strip()
         if name in criteria:
-            raise ValueError(f"criterion={name!r} is there twice; give each criterion once")
+            raise OptionError("criterion", name, "is there twice; give each criterion once")
         criteria[name] = words
     return criteria
 

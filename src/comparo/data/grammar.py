@@ -6,26 +6,31 @@ raise a ValueError with it.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Real
 from typing import Any, Literal, get_args
 
 from comparo.data.lineups import LARGEST_LINEUP
 from comparo.data.wordings import few
+from comparo.errors import OptionError
 
 AUTO: Literal["auto"] = "auto"  # the number of texts that a pilot chooses
 
 
-def read_settings(text: str, *known: str) -> Iterator[tuple[str, str]]:
+def read_settings(text: str, *known: str, sign: str = "=") -> Iterator[tuple[str, str]]:
     """The names and values in NAME=VALUE, NAME=VALUE; where names are `known`, there are no others.
+
+    With another `sign` than "=", every comma separates.
 
     >>> list(read_settings("effort=low, base=x; price=0.15,0.60"))
     [('effort', 'low'), ('base', 'x'), ('price', '0.15,0.60')]
+    >>> list(read_settings("A+>=85, A>=70", sign=">="))
+    [('A+', '85'), ('A', '70')]
     """
-    for part in re.split(r";|,(?=\s*[\w-]+\s*=)", text):
-        name, _, value = (each.strip() for each in part.partition("="))
-        if not name or "=" not in part:
-            raise ValueError(f"{part.strip()!r} is not NAME=VALUE, in {text.strip()!r}")
+    for part in re.split(r";|,(?=\s*[\w-]+\s*=)" if sign == "=" else "[;,]", text):
+        name, _, value = (each.strip() for each in part.partition(sign))
+        if not name or sign not in part:
+            raise ValueError(f"{part.strip()!r} is not NAME{sign}VALUE, in {text.strip()!r}")
         if known and (name := name.replace("-", "_")) not in known:
             raise ValueError(f"{text.strip()!r} sets {name!r}, which is none of {few(known, like=name)}")
         yield name, value
@@ -41,12 +46,18 @@ def with_settings(text: str, *known: str) -> tuple[str, dict[str, str]]:
     return head.strip(), dict(read_settings(rest[0], *known)) if rest and rest[0].strip() else {}
 
 
+def check_one(name: str, given: object, known: Iterable[str]) -> None:
+    """Raise an OptionError where a value is none of those that are known."""
+    if given not in (known := tuple(known)):
+        raise OptionError(name, given, f"is none of {', '.join(known)}")
+
+
 def one_of(kind: Any) -> Callable[[str, Any], Any]:
     """Read one of the values of a Literal, or None."""
 
     def read(name: str, given: Any) -> Any:
-        if given is not None and given not in get_args(kind):
-            raise ValueError(f"{name} is one of {', '.join(get_args(kind))}, not {given!r}")
+        if given is not None:
+            check_one(name, given, get_args(kind))
         return given
 
     return read
@@ -55,21 +66,21 @@ def one_of(kind: Any) -> Callable[[str, Any], Any]:
 def read_until(name: str, given: Any) -> Any:
     """Read a probability; None is none."""
     if given is not None and not (isinstance(given, Real) and 0 < float(given) < 1):
-        raise ValueError(f"{name} = {given!r} is not between 0 and 1; 0.95 is a usual choice")
+        raise OptionError(name, given, "is not between 0 and 1; 0.95 is a usual choice")
     return given
 
 
 def read_share(name: str, given: Any) -> Any:
     """Read a share from 0 to below 1."""
     if not (isinstance(given, Real) and 0 <= float(given) < 1):
-        raise ValueError(f"{name} = {given!r} is not a share of 1; 0.5 is the usual one")
+        raise OptionError(name, given, "is not a share of 1; 0.5 is the usual one")
     return given
 
 
 def read_seed(name: str, given: Any) -> Any:
     """Read a whole number from 0 up."""
     if not isinstance(given, int) or given < 0:
-        raise ValueError(f"{name} = {given!r} is not a whole number from 0 up")
+        raise OptionError(name, given, "is not a whole number from 0 up")
     return given
 
 
@@ -81,7 +92,7 @@ def read_lineup(name: str, given: Any) -> Any:
     """
     found = int(given) if str(given).isdecimal() else given
     if found != AUTO and not (isinstance(found, int) and 2 <= found <= LARGEST_LINEUP):
-        raise ValueError(f"{name} is a number of texts from 2 to {LARGEST_LINEUP} or 'auto', not {given!r}")
+        raise OptionError(name, given, f"is not a number of texts from 2 to {LARGEST_LINEUP} or 'auto'")
     return found
 
 
@@ -93,9 +104,9 @@ def read_lineups(name: str, given: Any) -> tuple[int, ...]:
     """
     sizes = tuple(read_lineup(name, size) for size in (given if isinstance(given, list | tuple) else [given]))
     if AUTO in sizes:
-        raise ValueError(f"{name} is a number of texts from 2 to {LARGEST_LINEUP}, or several, not {given!r}")
+        raise OptionError(name, given, f"is not a number of texts from 2 to {LARGEST_LINEUP}, or several")
     if len({*sizes}) < len(sizes):
-        raise ValueError(f"{name}={', '.join(map(str, sizes))}: one of them is there twice; give each once")
+        raise OptionError(name, ", ".join(map(str, sizes)), "has one of them twice; give each once")
     return sizes
 
 

@@ -31,7 +31,7 @@ from comparo.data.sources import (
     context_codes,
     table_of,
 )
-from comparo.errors import ComparisonsError
+from comparo.errors import ComparisonsError, Message
 from comparo.types import Array, Index, LongIndex
 
 
@@ -288,8 +288,8 @@ def identified(table: Table, column: Mapping[str, str | None], known: Mapping[An
     if twice.size:
         label = shown(labels[codes[twice[0]]])
         is_known = context_name or context_id
-        remedy = "" if is_known else ", or name the column of its context with `context`"
-        raise table.error(twice, name, f"{label} stands there before; give each item its own name{remedy}")
+        remedy = "" if is_known else Message(", or name the column of its context with {context}")
+        raise table.error(twice, name, f"{label} stands there before; give each item its own name" + remedy)
     shared = zip(contexts.tolist(), texts, strict=True)
     texts = tuple((known or {}).get(group) if text is None else text for group, text in shared)
     return Items(labels[codes], (), contexts, context, texts)

@@ -16,7 +16,7 @@ import numpy as np
 from comparo.data.columns import Table, is_missing, shown
 from comparo.data.items import Items, identified
 from comparo.data.sources import checked_texts, column_of_role, no_column, table_of
-from comparo.errors import ComparisonsError
+from comparo.errors import ComparisonsError, Message
 
 TOPIC = "topic"  # the default column of clusters: inputs of one topic are not independent
 
@@ -110,13 +110,17 @@ def pair_groups(
     for side in (one, other):
         if side not in names:
             known = ", ".join(list(dict.fromkeys(names))[:8])
-            raise ComparisonsError(f"no text is of {side!r}; there are {known}. Name the column by `group`")
+            raise ComparisonsError(
+                f"no text is of {side!r}; there are {known}. " + Message("Name the column by {group}")
+            )
         texts: dict[Any, tuple[str, str | None]] = {}
         for row in (row for row, name in enumerate(names) if name == side):
             key = items.contexts[items.context[row]]
             if key in texts:
                 problem = f"{side!r} has two texts in context {shown(key)}"
-                raise ComparisonsError(f"{problem}; name the column of the inputs by context_id='NAME'")
+                raise ComparisonsError(
+                    f"{problem}; " + Message("name the column of the inputs by {columns.context_id:'NAME'}")
+                )
             texts[key] = items.texts[row], items.context_texts[items.context[row]]
         found.append(texts)
     if not found[0].keys() & found[1].keys():

@@ -28,6 +28,7 @@ from comparo.data.wordings import (
     places_in,
     wording_named,
 )
+from comparo.errors import Message
 
 
 class Rest(tuple[Any, ...]):
@@ -152,7 +153,9 @@ class Prompt:
         form = WORDINGS.get(self.wording or "")
         found = None if form is None else form.read(self.template)
         if form is None or found is None:
-            raise ValueError("line-ups put a criterion; use lineup=2 for a prompt of your own or several criteria")
+            raise ValueError(
+                Message("line-ups put a criterion; use {lineup:2} for a prompt of your own or several criteria")
+            )
         kind, heading, does = found
         template = form.template(does, kind, heading, size)
         template = template if self.wording == PAPER_WORDING else delimited(template)

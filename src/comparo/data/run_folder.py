@@ -22,7 +22,7 @@ import numpy as np
 from comparo.data.columns import Table
 from comparo.data.lineups import lineup_columns
 from comparo.data.prompts import Question, Rest
-from comparo.errors import ComparisonsError, StoreError
+from comparo.errors import ComparisonsError, Message, StoreError
 
 DATABASE = "judgements.db"
 ENDINGS = (".db", ".sqlite", ".sqlite3")
@@ -47,12 +47,12 @@ def database_of(path: str | os.PathLike[str]) -> Path | None:
     return path if path.suffix.lower() in ENDINGS else None
 
 
-def check_version(connection: sqlite3.Connection, name: object, anew: str = "with fresh=True") -> None:
+def check_version(connection: sqlite3.Connection, name: object, anew: str = Message("with {fresh:True}")) -> None:
     """Raise a StoreError where a database, called `name` in the error, has another schema."""
     if (found := version_of(connection)) not in (VERSION, UNSEALED):
         raise StoreError(
             f"{name} has the schema {found} in place of {VERSION}: it is of another version of comparo, or damaged; "
-            f"use that version, mend it by `comparo runs --repair`, or start anew {anew}"
+            f"use that version, mend it by `comparo runs --repair`, or start anew " + anew
         )
 
 

@@ -30,7 +30,7 @@ from comparo.data.layouts import answers_at, judged_fields
 from comparo.data.lineups import PAIR, ROWS
 from comparo.data.opening import whole
 from comparo.data.run_folder import database_of
-from comparo.errors import ComparisonsError
+from comparo.errors import ComparisonsError, Message, named
 
 WINNER = "winner"
 WORDS = (("A", "B", "equal"), ("left", "right", "tie"), ("first", "second", "draw"))
@@ -130,15 +130,17 @@ def _check_unanswered(path: Path) -> None:
     """Raise if an existing file holds answers, or is not a sheet that comparo wrote."""
     if not os.path.lexists(path):
         return
-    remedy = f"choose another folder with `out`, and count this sheet with asked='{path}'"
+    remedy = Message("choose another folder with {out}, and count this sheet with ") + named("asked", str(path))
     try:
         columns = read_columns(path).columns
     except ComparisonsError as error:
-        raise ComparisonsError(f"{path} is there and cannot be read as a sheet; {remedy} ({error})") from error
+        raise ComparisonsError(f"{path} is there and cannot be read as a sheet; " + remedy + f" ({error})") from error
     if not {WINNER, "first", "second"} <= set(columns):
-        raise ComparisonsError(f"{path} is there and is no sheet of pairs; choose another folder with `out`")
+        raise ComparisonsError(
+            f"{path} is there and is no sheet of pairs; " + Message("choose another folder with {out}")
+        )
     if filled := sum(not is_missing(cell) for cell in columns[WINNER]):
-        raise ComparisonsError(f"{path} has {filled} answers and is not overwritten; {remedy}")
+        raise ComparisonsError(f"{path} has {filled} answers and is not overwritten; " + remedy)
 
 
 def read_several(paths: Sequence[PathLike], *, is_kept: bool = False) -> Comparisons:

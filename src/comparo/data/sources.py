@@ -36,7 +36,7 @@ from comparo.data.opening import bounded, unpacked
 from comparo.data.run_folder import database_of, items_of_run
 from comparo.data.sanitize import visible
 from comparo.data.wordings import few
-from comparo.errors import ComparisonsError
+from comparo.errors import ComparisonsError, Message
 from comparo.types import Array, Index
 
 STANDARD_INPUT = "standard input"
@@ -244,7 +244,7 @@ def checked_scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str
             raise ComparisonsError(
                 f"{table.source or 'the data'}: there are no scores {missing[0]!r}; there are "
                 f"{', '.join(found) or 'none'}, and the columns {', '.join(table.columns)}. "
-                "Name others with scores='NAME'"
+                + Message("Name others with {columns.scores:'NAME'}")
             )
         found = {name: every[name] for name in chosen}
     return {name: column_of_numbers(table, *place) for name, place in found.items()}
@@ -258,7 +258,7 @@ def checked_numbers(table: Table, chosen: Sequence[str]) -> dict[str, Array]:
             raise no_column(table, name, "control")
         found[name] = column_of_numbers(table, name, table.columns[name], "control")
         if (bad := np.flatnonzero(np.isnan(found[name]))).size:
-            raise table.error(bad, name, "there is no number; give every item one, or leave `control` out")
+            raise table.error(bad, name, Message("there is no number; give every item one, or leave {control} out"))
     return found
 
 

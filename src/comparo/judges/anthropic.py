@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import comparo.judges.verdicts as verdicts
 from comparo.data.prompts import Prompt
+from comparo.errors import Message
 from comparo.judges.batch_endpoints import AnthropicBatches
 from comparo.judges.caller import Caller, Case, Said
 from comparo.judges.http import Answer, whole_characters
@@ -53,7 +54,8 @@ class AnthropicJudge(ServerJudge):
     def check_options(self) -> None:
         if not self.votes:
             raise ValueError(
-                "votes = 0 reads log-probabilities, which Claude does not give; sample verdicts, as by votes=5"
+                "votes = 0 reads log-probabilities, which Claude does not give; sample verdicts, as by "
+                + Message("{option.votes:5}")
             )
         super().check_options()
 

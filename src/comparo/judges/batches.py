@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from comparo.errors import JudgeError
+from comparo.errors import JudgeError, Message
 from comparo.judges.http import LONGEST_PAUSE, PAUSE, Secrets, asked_pause, make_client, may_pass
 from comparo.judges.refusals import bad_key, no_credit, read_complaint
 
@@ -177,8 +177,8 @@ class BatchClient:
 
     def _lost(self, problem: _Refused) -> LostError:
         return LostError(
-            f"{self.address} has lost the batch, or its results {problem}. With batch='cancel' it is given up, and "
-            "the same command then asks its questions again"
+            f"{self.address} has lost the batch, or its results {problem}. "
+            + Message("With {batch:'cancel'} it is given up, and the same command then asks its questions again")
         )
 
 

@@ -15,7 +15,7 @@ import comparo.judges.verdicts as verdicts
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
 from comparo.data.wordings import LETTERS
-from comparo.errors import JudgeError
+from comparo.errors import JudgeError, Message
 from comparo.judges.http import Answer, HttpClient, NoAnswerError, whole_characters
 from comparo.judges.prices import Usage
 from comparo.judges.protocol import Judgement, Probe, shared_call
@@ -331,8 +331,10 @@ class Caller(ABC):
         if self.dialect.gives_logprobs:
             return AnswerError(f"{where} gives no log-probabilities for this question{f': {why}' if why else ''}")
         return JudgeError(
-            f"{where} gives no log-probabilities{f' ({why})' if why else ''}; use votes=5 to sample verdicts instead "
-            "(that is another run: give it another folder by out=…, or none)"
+            f"{where} gives no log-probabilities{f' ({why})' if why else ''}; "
+            + Message(
+                "use {option.votes:5} to sample verdicts instead (that is another run: give it another {out}, or none)"
+            )
         )
 
     def quoted(self, answer: Answer) -> str:

@@ -64,10 +64,10 @@ class Secrets:
 
     def scrub(self, text: str) -> str:
         """Replace every part of a secret, in lower or upper case, by ***."""
-        text = whole_characters(text)
+        clean = whole_characters(text)
         for size, known in self._parts.items():
-            text = replace_parts(text, known, size, HIDDEN)
-        return text
+            clean = replace_parts(clean, known, size, HIDDEN)
+        return text if clean == text else clean  # a message keeps its data
 
     def short(self, text: str, most: int = 200) -> str:
         """Quote the beginning of a text, without secrets."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import comparo.judges.verdicts as verdicts
 from comparo.data.prompts import Prompt
-from comparo.errors import JudgeError
+from comparo.errors import JudgeError, Message
 from comparo.judges.batch_endpoints import OpenAIBatches
 from comparo.judges.caller import AnswerError, Caller, Case, Said
 from comparo.judges.http import Answer, whole_characters
@@ -65,8 +65,8 @@ class OpenAIJudge(ServerJudge):
         if effort is not None and not (isinstance(effort, str) and effort.isidentifier()):
             raise ValueError(f"effort = {effort!r} is not a word such as none, low, medium, high")
         if effort not in (None, NONE) and not self.votes:
-            remedy = "add votes=5, or use effort='none'"
-            raise ValueError(f"effort = {effort} is for verdicts: who reasons gives no log-probabilities; {remedy}")
+            remedy = Message("add {option.votes:5}, or use {option.effort:'none'}")
+            raise ValueError(f"effort = {effort} is for verdicts: who reasons gives no log-probabilities; " + remedy)
 
     @property
     def several(self) -> bool:

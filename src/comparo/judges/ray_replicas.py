@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 from comparo.data.prompts import Prompt, Question
-from comparo.errors import JudgeError, pip_install
+from comparo.errors import JudgeError, Message, pip_install
 from comparo.judges.protocol import Judgement
 
 TICK = 0.5  # most seconds that `poll` waits
@@ -213,7 +213,8 @@ class Replicas:
             logger.warning("%d of the %d judges asked for find a place on the Ray cluster", fitting, count)
         gpus = self._ray.cluster_resources().get("GPU", 0)
         if gpus and not self._need["GPU"] and self._spec[0].startswith(("hf/", "vllm/")):
-            logger.warning("the Ray cluster has %g GPUs and the judges use none; gpus=1 gives each one", gpus)
+            remedy = Message("{option.gpus:1} gives each one")
+            logger.warning(f"the Ray cluster has {gpus:g} GPUs and the judges use none; " + remedy)
 
     def _check_seats(self) -> None:
         if any(seat.node for seat in self._seats):

@@ -27,7 +27,7 @@ from typing import Any
 
 from comparo.data.prompts import Question
 from comparo.data.run_folder import checked_rows, clean, kind_of
-from comparo.errors import StoreError
+from comparo.errors import Message, StoreError
 from comparo.judges import Judgement, Probe
 from comparo.log.database import BUSY, Schema, open_database
 from comparo.log.files import DAMAGED, explained, make_private, now
@@ -210,7 +210,7 @@ class Cache:
         if problem in self._said:
             return
         self._said.add(problem)
-        logger.warning("The cache %s %s, %s; `cache` names another file.", self.path, problem, consequence)
+        logger.warning(f"The cache {self.path} {problem}, {consequence}; " + Message("{cache} names another file."))
 
 
 def _opened(path: Path) -> sqlite3.Connection:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from comparo.data.run_folder import checksum, clean
-from comparo.errors import StoreError
+from comparo.errors import Message, StoreError
 from comparo.judges import Judgement
 
 CONFIGURATION = "run.json"
@@ -41,8 +41,8 @@ def written_configuration(folder: Path) -> dict[str, Any]:
         return _parsed(path.read_bytes())
     except (OSError, ValueError) as error:
         raise StoreError(
-            f"{path} cannot be read ({error}), so nothing says what the judgements beside it are of; put it back, or "
-            "choose another `out`"
+            f"{path} cannot be read ({error}), so nothing says what the judgements beside it are of; "
+            + Message("put it back, or choose another {out}")
         ) from error
 
 

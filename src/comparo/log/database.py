@@ -9,7 +9,7 @@ import sqlite3
 from typing import NamedTuple
 
 from comparo.data.run_folder import UNSEALED, VERSION, check_version, checksum, version_of
-from comparo.errors import StoreError
+from comparo.errors import Message, StoreError
 from comparo.log.rows import ANSWER, declared
 
 
@@ -74,7 +74,7 @@ TABLES = (
     "CREATE TABLE growths (number INTEGER PRIMARY KEY, at TEXT NOT NULL, judgements INTEGER NOT NULL)",
 )
 
-RUN = Schema("", 0, "with fresh=True", TABLES)
+RUN = Schema("", 0, Message("with {fresh:True}"), TABLES)
 BUSY = 5.0  # seconds to wait for a database that another process holds: the default of Python's sqlite3
 SEALED = ("judgements", "answers", "probes")  # tables of a run or a cache whose rows carry a checksum
 

@@ -18,7 +18,7 @@ from uuid import uuid4
 from comparo.data.run_folder import (
     kind_of,
 )
-from comparo.errors import StoreError
+from comparo.errors import Message, StoreError
 
 OWNER = 0o600  # readable and writable by the owner alone
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
@@ -70,10 +70,12 @@ def lock(folder: Path) -> IO[str]:
     except OSError as error:
         file.close()
         if error.errno in IN_USE:
-            raise StoreError(f"{folder} is in use by another process; wait for it, or choose another `out`") from error
+            raise StoreError(
+                f"{folder} is in use by another process; " + Message("wait for it, or choose another {out}")
+            ) from error
         raise StoreError(
-            f"the file system of {folder} has no locks ({error.strerror}), so two processes could pay for the same "
-            "answers; choose an `out` on a local disk"
+            f"the file system of {folder} has no locks ({error.strerror}), so two processes could pay for "
+            "the same answers; " + Message("choose an {out} on a local disk")
         ) from error
     return file
 
@@ -92,21 +94,22 @@ def explained(path: Path | None, *, is_read: bool = False, is_cache: bool = Fals
     """
     name, repair, then = f"{path}", "--repair", "then the same command goes on from there"
     if is_cache:
-        name, repair, then = f"the cache {path}", "--cached --repair", "cache='off' goes on without the cache"
+        name, repair = f"the cache {path}", "--cached --repair"
+        then = Message("{cache:'off'} goes on without the cache")
     try:
         yield
     except (OSError, sqlite3.Error) as error:
         # The queries are right, so an error in one is of a table or a text that is damaged.
         if isinstance(error, sqlite3.Error) and kind_of(error) in (*DAMAGED, sqlite3.SQLITE_ERROR, 0):
             raise StoreError(
-                f"{name} is damaged ({error}). `comparo runs {repair} {path}` keeps what can still be read; {then}"
+                f"{name} is damaged ({error}). `comparo runs {repair} {path}` keeps what can still be read; " + then
             ) from error
         reason, remedy = getattr(error, "strerror", error), "end the program that holds its database open"
         if is_read:
             raise StoreError(f"{name} cannot be read ({reason}); check its permissions, or {remedy}") from error
         raise StoreError(
-            f"{name} cannot be written to ({reason}); make room on the disk, check its permissions, {remedy}, or "
-            f"choose another `out`. {GOES_ON}"
+            f"{name} cannot be written to ({reason}); make room on the disk, check its permissions, "
+            f"{remedy}, " + Message("or choose another {out}. ") + GOES_ON
         ) from error
 
 

@@ -55,7 +55,7 @@ def choose_folder(
         try:
             configuration = read_configuration(folder / inside)
         except StoreError as error:
-            logger.warning("skipped: %s", error)
+            logger.warning("skipped: " + str(error))
             continue
         if not differences(configuration["identity"], identity, may_differ):
             return folder

@@ -16,7 +16,7 @@ from typing import Any
 from comparo.data.prompts import Question
 from comparo.data.run_folder import decode
 from comparo.data.wordings import LETTERS
-from comparo.errors import StoreError
+from comparo.errors import Message, StoreError
 from comparo.judges import Judgement
 from comparo.judges.batches import State
 from comparo.log.files import now
@@ -136,8 +136,8 @@ def check_no_batch(store: Store) -> None:
     """Raise a StoreError where a run waits for a batch, whose questions would be asked twice."""
     if lines := sum(batch.lines for batch in BatchStore(store).open() if batch.sent is not None):
         raise StoreError(
-            f"{store.folder} waits for a batch of {lines:,} questions at the server; add batch='wait' to go on "
-            "with it, or batch='cancel' to end it early"
+            f"{store.folder} waits for a batch of {lines:,} questions at the server; "
+            + Message("add {batch:'wait'} to go on with it, or {batch:'cancel'} to end it early")
         )
 
 

@@ -100,7 +100,7 @@ def _rebuilt(path: Path, schema: Schema, tables: Sequence[str], folder: Path | N
         if not any(count for count, _ in counts):
             raise StoreError(
                 f"nothing can be read from {path}, which is as it was; put a copy of it back, or start anew "
-                f"{schema.anew}"
+                + schema.anew
             )
         sync(mended)
         aside = free(path.with_name(f"{path.name}.damaged"))

@@ -31,7 +31,7 @@ from comparo.data.run_folder import (
     read_only,
     table_of_items,
 )
-from comparo.errors import StoreError, WrongFolderError
+from comparo.errors import Message, StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.log.configuration import (
     CONFIGURATION,
@@ -86,7 +86,7 @@ class Store:
             self._connection = open_database(":memory:")
             return
         if folder.exists() and not folder.is_dir():
-            raise WrongFolderError(f"{folder} is a file; give `out` a folder, of a run or a new one")
+            raise WrongFolderError(f"{folder} is a file; " + Message("give {out} a folder, of a run or a new one"))
         try:
             with explained(folder):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -220,8 +220,8 @@ class Store:
         if before is not None:
             if differing := differences(before["identity"], identity, may_differ):
                 raise WrongFolderError(
-                    f"{folder} holds another run: {'; '.join(differing)}. Choose another `out`, or start anew with "
-                    "fresh=True"
+                    f"{folder} holds another run: {'; '.join(differing)}. "
+                    + Message("Choose another {out}, or start anew with {fresh:True}")
                 )
             kept = {name: before[name] for name in KEPT if name in before}
         self.change(lambda _: None, {"identity": identity, **now, **kept})
@@ -254,7 +254,9 @@ def _check_not_emptied(folder: Path) -> None:
     """Raise a StoreError where a database is empty though a run has begun: it would ask everything again."""
     path = folder / DATABASE
     if path.is_file() and not path.stat().st_size and (folder / CONFIGURATION).exists():
-        raise StoreError(f"{path} is empty, so its judgements are lost; put it back, or start anew with fresh=True")
+        raise StoreError(
+            f"{path} is empty, so its judgements are lost; " + Message("put it back, or start anew with {fresh:True}")
+        )
 
 
 def read_configuration(folder: Path) -> dict[str, Any]:

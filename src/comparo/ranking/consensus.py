@@ -18,6 +18,7 @@ from typing import Literal
 
 import numpy as np
 
+from comparo.errors import Message, OptionError
 from comparo.model.estimators.panel import of_those_that_count
 from comparo.model.estimators.panel_covariance import Panel, PanelInformation
 from comparo.model.inference.random_effects import Effects
@@ -73,7 +74,7 @@ def check_validity(validity: float | None) -> None:
     """Raise a ValueError if `validity` is neither None nor between 0 and 1."""
     number = isinstance(validity, Real) and not isinstance(validity, bool)
     if validity is not None and not (number and 0 <= validity <= 1):
-        raise ValueError(f"validity = {validity!r} is not between 0 and 1; without one, the usual is estimated")
+        raise OptionError("validity", validity, "is not between 0 and 1; without one, the usual is estimated")
 
 
 def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
@@ -128,11 +129,11 @@ def consensus(ranking: Ranking, validity: float | None = None) -> Ranking:
     counted = judged if solution is judged.solution else _by(judged, solution)
     parts = parts_of(counted)
     if parts is None:
-        needed = "fit with prior='estimated' and groups or features"
+        needed: str = Message("fit with {prior:'estimated'} and groups or features")
         if (panel := solution.panel) is not None:
             most = panel.opinion.panel_graph.limits.exact
             needed = f"a panel needs groups or features, and at most {most:,} texts in a context"
-        raise ValueError(f"a consensus needs to know what is expected of a text; {needed}")
+        raise ValueError("a consensus needs to know what is expected of a text; " + needed)
     k = float(parts.usual if validity is None else validity)
     if k == 1.0:  # at its bound the rule tells nothing
         return estimated(judged, validity, controlled=equal)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.wordings import FEW, few
+from comparo.errors import Message
 from comparo.model.estimators.panel_covariance import Panel
 from comparo.model.estimators.panel_members import PanelMembers
 from comparo.model.inference.position import winners_first
@@ -58,11 +59,14 @@ def notes(ranking: Scores) -> tuple[str, ...]:
             "scores do not compare across groups; compare items of different groups to join them"
         )
     if not solution.converged:
-        found.append("the scores did not settle and may be wrong; try method='poe-bt' with a firm prior, as prior=1")
+        found.append(
+            "the scores did not settle and may be wrong; "
+            + Message("try {method:'poe-bt'} with a firm prior, as {prior:1}")
+        )
     if not solution.is_bias_determined:
         found.append(
-            "the position bias cannot be estimated from these comparisons: show items in both positions, or use "
-            "bias='none'"
+            "the position bias cannot be estimated from these comparisons: show items in both positions, "
+            + Message("or use {bias:'none'}")
         )
     lists_winners = bool(winners_first(comparisons, comparisons.positions).any())
     if lists_winners and solution.effects is not None and solution.bias.size:
@@ -136,8 +140,8 @@ def consensus_sentence(ranking: Scores) -> str:
     first = ", so that one group may be first in every context" if is_shared else ""
     return (
         f"This is what people would say, as far as {who} can tell: a text counts by {expected}, and by "
-        f"{solution.validity:.0%} of what {who} says of the text beyond that{first}. judge_rank is the rank by {who} "
-        "alone; estimate='judge' ranks by it, without new calls."
+        f"{solution.validity:.0%} of what {who} says of the text beyond that{first}. judge_rank is the "
+        f"rank by {who} alone; " + Message("{estimate:'judge'} ranks by it, without new calls.")
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +17,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, stdtr
 
 from comparo.data.columns import as_number
+from comparo.data.grammar import read_settings
+from comparo.errors import OptionError
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import components, places
 from comparo.rounding import TINY
@@ -56,38 +57,31 @@ class Grading:
     @classmethod
     def of(cls, text: str) -> Self:
         """Parse grades as in the examples; a last name without a limit is that of the texts below all limits."""
-        parts = [part.strip() for part in text.split(",")]
-        last = parts.pop() if len(parts) > 1 and not re.search(">=|:", parts[-1]) else None
-        found = [re.fullmatch(r"(.*?\S)\s*(>=|:(?!.*>=))\s*([^%]*)(%?)", part) for part in parts]
-        matches = [match for match in found if match is not None]
-        cuts = [match for match in matches if match[2] == ">=" and not match[4]]
-        texts = [match[3].strip() for match in cuts if _limit(match) is None]
-        is_bounded = len(texts) == len(parts) and all(texts)
-        wrong = [part for part, match in zip(parts, found, strict=True) if match is None or _limit(match) is None]
-        if last == "" or (wrong and not is_bounded):
-            raise ValueError(
-                f"grades={text!r}: {(wrong or [''])[0]!r} is not NAME>=NUMBER or NAME:SHARE%; or write all as "
-                "NAME>=ID, with the ids of boundary texts"
-            )
-        is_shares = matches[0][2] == ":"
-        if len({match[2] for match in matches}) > 1:
-            raise ValueError(
-                f"grades={text!r} mixes cut points and shares; write all as NAME>=NUMBER, or as NAME:SHARE%"
-            )
-        boundaries = tuple(re.sub("^(['\"])(.*)\\1$", r"\2", name) for name in texts)
-        limits = np.array([] if is_bounded else [_limit(match) for match in matches], dtype=float)
-        if is_shares:
-            if np.any(limits <= 0) or limits.sum() > 1 + 1e-9:
-                raise ValueError(f"grades={text!r}: shares are above 0% and at most 100% together")
-            limits = np.cumsum(limits)
-        elif any(one <= other for one, other in pairwise(limits)):
-            raise ValueError(
-                f"grades={text!r}: write the best grade first, each with a lower limit than the one before"
-            )
-        names = [match[1] for match in matches]
-        names.append(last or f"below {names[-1]}")
+        is_shares = ">=" not in text
+        sign = ":" if is_shares else ">="
+        parts, comma, last = text.rpartition(",")
+        if not comma or re.search(">=|:|^\\s*$", last):
+            parts, last = text, ""
+        names, values = (list(each) for each in zip(*read_settings(parts, sign=sign), strict=True))
+        limits = np.array([as_number(value.removesuffix("%")) for value in values])
+        is_bounded = not is_shares and all(values) and not np.isfinite(limits).any()
+        for name, value, limit in zip(names, values, limits, strict=True):
+            if not is_bounded and (not np.isfinite(limit) or value.endswith("%") != is_shares):
+                meant = "is not NAME>=NUMBER or NAME:SHARE%; or write all as NAME>=ID, with the ids of boundary texts"
+                raise OptionError("grades", text, f"has {name + sign + value!r}, which {meant}")
+        boundaries = tuple(re.sub("^(['\"])(.*)\\1$", r"\2", name) for name in values) if is_bounded else ()
+        if is_bounded:
+            limits = limits[:0]
+        elif is_shares:
+            if np.any(limits <= 0) or limits.sum() > 100 * (1 + 1e-9):
+                raise OptionError("grades", text, "has shares that are not above 0% and at most 100% together")
+            limits = np.cumsum(limits / 100)
+        elif np.any(np.diff(limits) >= 0):
+            remedy = "is not in order; write the best grade first, each with a lower limit than the one before"
+            raise OptionError("grades", text, remedy)
+        names.append(last.strip() or f"below {names[-1]}")
         if len(set(names)) < len(names):
-            raise ValueError(f"grades={text!r} names a grade twice; give each its own name")
+            raise OptionError("grades", text, "names a grade twice; give each its own name")
         return cls(tuple(names), tuple(limits.tolist()), is_shares, boundaries)
 
     def by_cuts(self, score: Array, std: Array, degrees: LongIndex) -> tuple[NDArray[Any], Array]:
@@ -208,10 +202,3 @@ def _differences(above: Array) -> Array:
     """P(each of G grades), shape (n, G), from P(the grade or a better one) of all but the last, (n, G − 1)."""
     none, every = np.zeros((len(above), 1)), np.where(np.isnan(above[:, :1]), np.nan, 1.0)
     return np.diff(np.hstack([none, above, every]), axis=1)
-
-
-def _limit(match: re.Match[str]) -> float | None:
-    """The limit in one part of the text of `Grading.of`; None if it is no number."""
-    value = as_number(match[3].strip())
-    is_wrong = not np.isfinite(value) or (match[2] == ":") != (match[4] == "%")
-    return None if is_wrong else value / (100 if match[4] else 1)

@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from comparo.data.columns import as_number, look_up
 from comparo.data.comparisons import Comparisons
 from comparo.data.covariates import length
+from comparo.errors import Message
 from comparo.model.design import Control, Design
 from comparo.model.estimators.mixed import mixed
 from comparo.model.estimators.panel import panel as fit_panel
@@ -205,7 +206,9 @@ def _model(judged: Scores, group: Index, is_biased: bool) -> tuple[Solution, lis
     is_ours = fitted is not None and np.array_equal(fitted, group)
     holds = bool(held_of(solution))
     if holds and not is_ours:
-        raise ValueError("what is held equal was found without these groups; give fit groups=… together with control=…")
+        raise ValueError(
+            "what is held equal was found without these groups; " + Message("give fit {groups} together with {control}")
+        )
     if panel is not None:
         if not is_ours:
             people = [name for name, own in zip(panel.names, panel.anchored.tolist(), strict=True) if own]

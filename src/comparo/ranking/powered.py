@@ -18,7 +18,7 @@ from scipy.special import expit
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.sheets import join
-from comparo.errors import ComparisonsError
+from comparo.errors import ComparisonsError, Message
 from comparo.model.estimators.prediction_powered import GroupAnswers, fitted
 from comparo.model.estimators.prediction_powered import powered as estimated
 from comparo.model.linalg.graph import Graph
@@ -178,7 +178,9 @@ def _powered(
     if len(np.unique(cluster[is_vote])) < 2:
         if over == "these":
             raise ComparisonsError("all votes are about one pair of texts; add votes about others")
-        raise ComparisonsError("all votes are about one context; add votes about others, or use contexts='these'")
+        raise ComparisonsError(
+            Message("all votes are about one context; add votes about others, or use {contexts:'these'}")
+        )
     count, clusters = len(labels), int(cluster.max()) + 1
     own = fitted(answers.take(is_vote), count, clusters, is_reduced=True)
     asked = np.unique(judge[~is_vote]).tolist()

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from comparo.data.columns import as_number, shown
+from comparo.errors import Message, named
 from comparo.ranking.grades import Grading
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.ranks import components
@@ -266,10 +267,11 @@ def on_scale(ranking: Ranking, anchors: Mapping[Any, float] | None = None, grade
     grading, is_known = None if grades is None else Grading.of(grades), ~np.isnan(anchor)
     needs_anchors = grading is None or grading.needs_anchors or is_known.any()
     if needs_anchors and len(np.unique(anchor[is_known])) < 2:
-        what = "a scale needs" if grading is None else f"grades={grades!r} on the scale of anchors need"
+        what = "a scale needs" if grading is None else named("grades", grades) + " on the scale of anchors need"
         raise ValueError(
-            f"{what} two or more `anchors` with different scores; or give `grades` as shares of texts, or by "
-            "boundary texts"
+            what
+            + Message(" two or more {anchors} with different scores; or give {grades} as shares of texts, or by ")
+            + "boundary texts"
         )
     n = len(ranking)
     score, std, degrees, is_misfit = np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, int), np.zeros(n, bool)

@@ -13,6 +13,7 @@ from scipy.special import ndtri
 
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
+from comparo.errors import Message, named
 from comparo.model.inference.soft import equality
 from comparo.model.linalg.graph import Graph
 from comparo.model.posterior import Covariance
@@ -113,7 +114,8 @@ class People:
             return ()
         return (
             "hardly any text is in two votes, so that they do not tell how much texts of one group vary: the intervals "
-            "of people's scores may be far off; ask about the same texts again, or use `powered` for groups",
+            "of people's scores may be far off; "
+            + Message("ask about the same texts again, or use {powered} for groups"),
         )
 
     @property
@@ -278,7 +280,7 @@ def nodes_of(ranking: Scores, context: Hashable = None) -> slice:
         return slice(0, graph.nodes)
     labels = contexts.tolist()
     if context is None:
-        raise KeyError(f"say which of the {len(labels)} contexts, for example context={labels[0]!r}")
+        raise KeyError(f"say which of the {len(labels)} contexts, for example " + named("context", labels[0]))
     if context not in labels:
         raise KeyError(f"there is no context {context!r}; there are {', '.join(map(repr, labels[:5]))}, …")
     position = int(np.flatnonzero(graph.context[graph.starts[:-1]] == labels.index(context))[0])

@@ -25,6 +25,7 @@ from comparo.data.columns import look_up
 from comparo.data.covariates import LIBRARY, computed_reasons
 from comparo.data.items import Items
 from comparo.data.wordings import few
+from comparo.errors import Message
 from comparo.model.estimators.coefficients import (
     LEVELS,
     Evidence,
@@ -338,7 +339,7 @@ def why(
             given = dict(zip(given.solution.labels, given.scores.tolist(), strict=True))
         numbers[name] = numbers_by_label(f"the reason {name!r}", given, labels)
     if not numbers:
-        raise ValueError("there is no reason; give the texts, or `reasons` by name")
+        raise ValueError(Message("there is no reason; give the texts, or {reasons} by name"))
     return explain(ranking, numbers, {reason.name: (reason.words, reason.against) for reason in LIBRARY})
 
 
@@ -399,7 +400,7 @@ def numbers_of_groups(ranking: Ranking, names: Sequence[Hashable]) -> tuple[Inde
     """The group of each candidate, (n,), and the numbers of the groups `names`; a ValueError if one is unknown."""
     groups = ranking.solution.groups
     if groups is None:
-        raise ValueError("the ranking has no groups to compare; name a column by `group`, such as the system")
+        raise ValueError(Message("the ranking has no groups to compare; name a column by {group}, such as the system"))
     group, known = groups[0], [str(name) for name in groups[1]]
     for name in names:
         if str(name) not in known:

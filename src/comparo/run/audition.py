@@ -25,6 +25,7 @@ from comparo.analysis.reading import lead, reading
 from comparo.analysis.reliability import MEASURES, Jackknife
 from comparo.data.items import Items
 from comparo.data.run_folder import key_of
+from comparo.errors import Message
 from comparo.judges import Judgement
 from comparo.log.configuration import differences
 from comparo.log.files import as_json
@@ -206,8 +207,8 @@ class AuditionAnswers:
             if label not in now or now[label][1:] != texts[1:]:
                 how = "is not among" if label not in now else "is another one in"
                 raise ValueError(
-                    f"{self.source} is an audition of other texts: that of {label[1]} {how} these items; give the "
-                    "items of the audition, or leave `audition` out"
+                    f"{self.source} is an audition of other texts: that of {label[1]} {how} these items; "
+                    + Message("give the items of the audition, or leave {audition} out")
                 )
 
     def _names(self, voices: Sequence[Voice]) -> dict[str | None, str | None]:
@@ -224,8 +225,9 @@ class AuditionAnswers:
         if not names:
             fewest = sorted(apart, key=len)[0]
             raise ValueError(
-                f"none of the voices of this run was asked in {self.source}: {'; '.join(fewest)}; give "
-                "the judge, its options, the criterion and the wording of the audition, or leave `audition` out"
+                f"none of the voices of this run was asked in {self.source}: {'; '.join(fewest)}; "
+                "give the judge, its options, the criterion and the wording of the audition, "
+                + Message("or leave {audition} out")
             )
         return names
 
@@ -266,19 +268,19 @@ class Audition:
     @property
     def advice(self) -> str:
         """Which voice to use, if any."""
-        more = f"Ask about {self.ask} pairs (`pairs`)"
+        more = f"Ask about {self.ask} pairs (" + Message("{pairs})")
         if "yes" not in self.table["reads"]:
-            end = f"{more}, or try" if self.ask else "Try"
+            end = more + ", or try" if self.ask else "Try"
             return (
                 "No judge sees these texts: the answers of none can be told from a coin's, and a ranking by them would "
-                f"mean little. {end} another judge, or another wording."
+                "mean little. " + end + " another judge, or another wording."
             )
         if self.rivals:
             most = "shows most for its tokens" if self.has_lineups else "has the most content"
             end = more if self.ask else "More pairs would hardly tell: take the cheapest of them"
             return (
                 f"Too close to call: {self.best} {most}, but these answers do not show that it has more "
-                f"than {', '.join(self.rivals)}. {end}."
+                f"than {', '.join(self.rivals)}. " + end + "."
             )
         if self.has_lineups:
             return f"Use {self.best}: of all voices, a token shows most of the scores."

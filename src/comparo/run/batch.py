@@ -21,9 +21,10 @@ from math import inf, log
 from typing import get_args
 
 from comparo.data.criteria_prompt import CriteriaPrompt
+from comparo.data.grammar import check_one
 from comparo.data.prompts import Question
 from comparo.data.run_folder import key_of
-from comparo.errors import JudgeError, PendingError, RunError
+from comparo.errors import JudgeError, Message, PendingError, RunError
 from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
 from comparo.log.questions import OpenBatch
@@ -45,25 +46,30 @@ PROOFS = 3  # consecutive failures of directly asked questions after which the r
 
 def check_batch(task: Task, has_folder: bool, mode: Mode = "wait") -> Task:
     """The task at the price of batches; a ValueError where it cannot be asked by batches."""
-    if mode not in get_args(Mode):
-        raise ValueError(f"batch is one of {', '.join(map(repr, get_args(Mode)))}, not {mode!r}")
+    check_one("batch", mode, get_args(Mode))
     asked = task.judge.asked if isinstance(task.judge, CachedJudge) else task.judge
     price = getattr(asked, "at_batch_price", None)
     if task.is_panel:
-        raise ValueError("`batch` is for one judge and one wording: what is asked of several depends on their answers")
+        raise ValueError(
+            Message("{batch} is for one judge and one wording: what is asked of several depends on their answers")
+        )
     if isinstance(task.prompt, CriteriaPrompt):
-        raise ValueError("`batch` is for one criterion; give one, or leave it out")
+        raise ValueError(Message("{batch} is for one criterion; give one, or leave it out"))
     if task.budget.unit == TOKENS:
-        raise ValueError("the budget of `batch` is in calls or dollars; give one such as 2n, or no batch")
+        raise ValueError(Message("the budget of {batch} is in calls or dollars; give one such as 2n, or no batch"))
     if price is None or not hasattr(asked, "batches"):
-        raise ValueError(f"{task.judge.name} takes no batches; openai/ and anthropic/ judges do. Leave `batch` out")
+        raise ValueError(
+            f"{task.judge.name} takes no batches; openai/ and anthropic/ judges do. " + Message("Leave {batch} out")
+        )
     if task.until is not None or task.strategy == "adaptive":
         raise ValueError(
-            "`batch` chooses all questions before the first answer; `until`, an adaptive `strategy` and goals other "
-            "than ranking go by answers: leave them out"
+            Message("{batch} chooses all questions before the first answer; {until}, an adaptive {strategy} and ")
+            + "goals other than ranking go by answers: leave them out"
         )
     if not has_folder:
-        raise ValueError("a batch may take a day, so it needs a folder from which to go on: give out='FOLDER'")
+        raise ValueError(
+            Message("a batch may take a day, so it needs a folder from which to go on: give {out:'FOLDER'}")
+        )
     judge: Judge = price()
     return replace(task, judge=CachedJudge(judge, task.judge.cache) if isinstance(task.judge, CachedJudge) else judge)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from comparo.data.prompts import Question
-from comparo.errors import JudgeError
+from comparo.errors import JudgeError, Message
 from comparo.judges import Judgement
 from comparo.judges.batch_endpoints import Batches
 from comparo.judges.batches import LostError, ResultLine, State
@@ -159,10 +159,11 @@ class Courier:
             yield self.batches.keep(batch, ready[begin : begin + CHUNK])
         if not is_certain:
             raise LostError(
-                f"the results of batch {batch.id} ({state.status}, {state.done:,} of {batch.lines:,} done by the "
-                f"server's count) lack {missing:,} lines. All other answers are kept, and nothing was asked again. Run "
-                "the same command later to download them once more; batch='cancel' gives them up, and then the same "
-                f"command asks {len(left):,} questions again, and pays for them again"
+                f"the results of batch {batch.id} ({state.status}, {state.done:,} of {batch.lines:,} done "
+                f"by the server's count) lack {missing:,} lines. All other answers are kept, and nothing "
+                "was asked again. Run the same command later to download them once more; "
+                + Message("{batch:'cancel'} gives them up, ")
+                + f"and then the same command asks {len(left):,} questions again, and pays for them again"
             )
         self.batches.update(batch, closed=now(), status=state.status)
 

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from comparo.data.prompts import Question
+from comparo.errors import Message, OptionError, named
 from comparo.judges import Judgement
 from comparo.selection.designs import Orders
 
@@ -19,7 +20,7 @@ _FORM = re.compile(
 )
 _TIMES = {None: 1.0, "k": 1e3, "M": 1e6}
 TOKENS = " tokens"  # the unit
-NEEDS_PRICE = "a budget in dollars needs the judge's price; give it by `price`, or a budget such as 10n"
+NEEDS_PRICE = Message("a budget in dollars needs the judge's price; give it by {price}, or a budget such as 10n")
 SEARCHED = 2**40  # limit of the search for a sufficient budget, in units of its last digit
 _key = attrgetter("context", "first", "second", "voice")
 _cost = attrgetter("cost")
@@ -32,9 +33,9 @@ class Budget:
 
     >>> Budget.of("10n").number, Budget.of("$2.50").unit, Budget.of(500).unit, Budget.of("300k tokens").number
     (10.0, '$', '', 300000.0)
-    >>> Budget.of("lots")
+    >>> Budget.of("lots")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: the budget 'lots' is none of calls (500), calls per item (10n), a share (5%), 300k tokens and $2.50
+    comparo.errors.OptionError: budget = 'lots' is none of calls (500), calls per item (10n), a share (5%), 300k ...
     """
 
     number: float
@@ -44,9 +45,8 @@ class Budget:
     def of(cls, text: str | int) -> Budget:
         found = _FORM.fullmatch(str(text).strip().replace(",", ""))
         if not found or not float(found["number"]) or (found["dollars"] and (found["unit"] or found["tokens"])):
-            raise ValueError(
-                f"the budget {text!r} is none of calls (500), calls per item (10n), a share (5%), 300k tokens and $2.50"
-            )
+            remedy = "is none of calls (500), calls per item (10n), a share (5%), 300k tokens and $2.50"
+            raise OptionError("budget", text, remedy)
         if found["tokens"]:
             return cls(float(found["number"]) * _TIMES[found["times"]], TOKENS)
         return cls(float(found["number"]), "$" if found["dollars"] else found["unit"] or "")
@@ -154,7 +154,9 @@ class Budget:
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if is_enough(middle / 10.0**digits) else (middle, high)
-        return "" if high >= SEARCHED else f"; allow more: budget={str(Budget(high / 10.0**digits, self.unit))!r}"
+        if high >= SEARCHED:
+            return ""
+        return "; allow more: " + named("budget", str(Budget(high / 10.0**digits, self.unit)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,7 @@ def dollars(amount: float) -> str:
 
 def price_words(much: str, cost: float) -> str:
     """The price after the words `much`, such as "about", or how to set an unknown price."""
-    return "price not known (set it by `price`)" if math.isnan(cost) else f"{much} {dollars(cost)}"
+    return Message("price not known (set it by {price})") if math.isnan(cost) else f"{much} {dollars(cost)}"
 
 
 def tokens_of(judgement: Judgement) -> float:

@@ -28,7 +28,7 @@ from scipy.special import expit, logit
 from comparo.analysis.drift import Drift
 from comparo.data.prompts import Prompt
 from comparo.data.run_folder import DATABASE, encode, key_of
-from comparo.errors import RunError, StoreError
+from comparo.errors import Message, OptionError, RunError, StoreError
 from comparo.judges import Judge, Judgement
 from comparo.log.cache import Cache, clear
 from comparo.log.configuration import differences
@@ -196,7 +196,7 @@ def check(run: str | Path, judge: Judge, *, calls: int = CALLS, seed: int = 0) -
     if len(asked) < FEWEST:
         raise StoreError(f"{folder} holds {len(asked)} answers by {judge.name}; a check needs {FEWEST} or more")
     if calls < 4:
-        raise ValueError(f"calls = {calls} are too few for a check; {CALLS} is the usual number")
+        raise OptionError("calls", calls, f"are too few for a check; {CALLS} is the usual number")
     old = [replace(one, question=with_texts(items, one.question)) for one in asked]
     with _unfinished(folder) as cache:
         return Check(voices, old, calls, np.random.default_rng(seed), cache).ask()
@@ -233,7 +233,9 @@ def _voices(configuration: Mapping[str, Any], judge: Judge, folder: Path) -> lis
             found.append(Voice(name, judge, prompt))
     if not found:
         raise ValueError(
-            f"{folder} was judged by another `judge`: {'; '.join(differing)}; give that judge and its options"
+            f"{folder} was judged by another "
+            + Message("{judge}: ")
+            + f"{'; '.join(differing)}; give that judge and its options"
         )
     return found
 

@@ -23,7 +23,7 @@ import numpy as np
 from comparo.analysis.sequential import BETS, FEW, Bettors
 from comparo.data.items import Items
 from comparo.data.pairing import Paired, pair_files, pair_groups
-from comparo.errors import RunError
+from comparo.errors import Message, OptionError, RunError
 from comparo.log.items import as_objects
 from comparo.options import CompareOptions, RankOptions, TextOptions, accepts, part
 from comparo.ranking.ranking import Ranking, with_solution
@@ -116,9 +116,8 @@ def prepare_compare(paired: Paired, options: CompareOptions) -> Plan[Duel] | Kno
     experiment = partial(Comparing, paired, [key for key in order if key in kept], level, stop)
     plan: Plan[Any] = plan_rank(items, RankOptions(**asked), experiment).base
     if plan.task.growth is None and min(plan.expense.by_context.values())[0] < each:
-        raise ValueError(
-            f"budget = {budget!r} is less than {each} calls for each input; give more, or a number of calls"
-        )
+        remedy = f"is less than {each} calls for each input; give more, or a number of calls"
+        raise OptionError("budget", budget, remedy)
     plan.restarts = items
     return plan
 
@@ -173,8 +172,8 @@ class Comparing(Experiment[Duel]):
         duel = _duel(self.paired, self.order, self.run, self.level, ranking)
         if not duel.asked:
             raise RunError(
-                "no input was answered in both orders, so nothing is known; give a larger `budget`, choose another "
-                "`out`, or start anew with fresh=True"
+                Message("no input was answered in both orders, so nothing is known; give a larger {budget}, ")
+                + Message("choose another {out}, or start anew with {fresh:True}")
             )
         return duel
 
@@ -202,9 +201,8 @@ def _calls(budget: str | int | None, least: int) -> int | None:
     if budget is None or (isinstance(budget, str) and budget.startswith("$")):
         return None
     if not str(budget).isdecimal() or int(budget) < least:
-        raise ValueError(
-            f"budget = {budget!r} is neither {least} calls or more (two per input and judge), nor dollars: $2"
-        )
+        remedy = f"is neither {least} calls or more (two per input and judge), nor dollars: $2"
+        raise OptionError("budget", budget, remedy)
     return int(budget)
 
 

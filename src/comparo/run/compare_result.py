@@ -14,6 +14,7 @@ from scipy.special import logit
 
 from comparo.analysis.sequential import FEW, Bets, Bettors
 from comparo.data.sanitize import visible
+from comparo.errors import Message
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import CLIPPED, Flips, unexplained_flips
 from comparo.ranking.tabular import json_rows, json_text, plain, table_html
@@ -250,7 +251,8 @@ def too_few(cluster: Any, observations: int | None, level: float) -> str:
     """A sentence where `observations` clusters cannot make anything sure, whatever the judge answers; else ""."""
     if cluster is None or observations in FEW or Bettors(np.array([0.5]), 1 - level, 1).needed <= (observations or 0):
         return ""
-    return f"{observations} clusters are too few to be sure of anything; cluster='id' takes every input as independent"
+    problem = f"{observations} clusters are too few to be sure of anything; "
+    return problem + Message("{cluster:'id'} takes every input as independent")
 
 
 def margins(first: Array, second: Array) -> Array:

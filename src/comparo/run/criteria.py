@@ -14,7 +14,7 @@ from typing import Any
 from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import CriteriaPrompt, shares, shares_in, split_weights
 from comparo.data.run_folder import key_of
-from comparo.errors import StoreError
+from comparo.errors import Message, StoreError, named
 from comparo.judges import Judgement
 from comparo.log.store import read_configuration, read_judgements
 from comparo.options import RankOptions
@@ -75,14 +75,14 @@ def check_criteria(voices: Sequence[Voice], options: RankOptions) -> dict[str, f
     assert isinstance(options.criterion, Mapping)
     found = shares(prompt.parts, split_weights(options.criterion)[1])
     problems = {
-        "`audition` is not for several criteria in one call; leave it out": options.audition is not None,
-        "`votes` is not for several criteria in one call; leave it out": options.votes is not None,
+        Message("{audition} is not for several criteria in one call; leave it out"): options.audition is not None,
+        Message("{votes} is not for several criteria in one call; leave it out"): options.votes is not None,
         "several criteria are asked of one judge in one wording; name one of each": len(voices) > 1,
-        f"goal={goal!r} is about one ranking; leave it out": goal in SYSTEM_GOALS,
+        named("goal", goal) + " is about one ranking; leave it out": goal in SYSTEM_GOALS,
         f"{judge.name} with these options cannot answer several criteria in one call; name another judge": not getattr(
             judge, "several", False
         ),
     }
     if wrong := [problem for problem, is_there in problems.items() if is_there]:
-        raise ValueError(f"{wrong[0]}, or rank by one criterion after another: one run for each, without a name")
+        raise ValueError(wrong[0] + ", or rank by one criterion after another: one run for each, without a name")
     return found

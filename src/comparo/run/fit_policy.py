@@ -21,6 +21,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.covariates import Term, control_numbers
 from comparo.data.items import Items
 from comparo.data.text_features import contrasts, styles
+from comparo.errors import Message, named
 from comparo.log.store import VOTES
 from comparo.methods import ESTIMATES, quiet_fit, usual_method
 from comparo.model.linalg.graph import Graph
@@ -34,7 +35,8 @@ from comparo.run.linking import Past, read_past
 from comparo.types import Array
 
 GROUPED = (
-    "name a column by `group`, such as the system that wrote the texts, or give texts the same ids in several contexts"
+    Message("name a column by {group}, such as the system that wrote the texts, ")
+    + "or give texts the same ids in several contexts"
 )
 
 
@@ -76,19 +78,18 @@ class Fitting(FitOptions):
         if self.votes is not None:
             find_voted(self.votes, self.items.labels)
         if self.estimate == "judge" and self.validity is not None:
-            raise ValueError("validity belongs to a consensus; leave it out, or use estimate='consensus'")
+            raise ValueError(Message("validity belongs to a consensus; leave it out, or use {estimate:'consensus'}"))
         is_consensus = self.estimate == "consensus" or self.validity is not None
-        for what, is_wanted in (("`control`", self.control), ("a consensus", is_consensus)):
+        for what, is_wanted in ((Message("{control}"), self.control), ("a consensus", is_consensus)):
             if is_wanted and not self.pools:
-                raise ValueError(
-                    f"{what} needs estimated variances; use method='mixed' (panel for several voices) without `plain`"
-                )
+                needed = Message(" needs estimated variances; use {method:'mixed'} (panel for several voices) ")
+                raise ValueError(what + needed + Message("without {plain}"))
         for term in self.control:
             if not varies(self.items, term):
                 name = Term.of(term).name
-                raise ValueError(f"control={name!r}: all texts of a context are alike in it; leave it out")
+                raise ValueError(named("control", name) + ": all texts of a context are alike in it; leave it out")
         if is_consensus and self._groups is None and (self.estimate == "auto" or self._features is None):
-            raise ValueError(f"a consensus needs texts that share a group; {GROUPED}")
+            raise ValueError("a consensus needs texts that share a group; " + GROUPED)
 
     @property
     def shares(self) -> bool:

@@ -311,7 +311,8 @@ class Run:
         left = [str(one.name) for one in self.task.voices if one.name not in self.left_out]
         if not left:
             raise error
-        logger.warning(f"{voice} is left out: {reason.rstrip('.')}. The run goes on with {', '.join(left)}.")
+        end = " " if reason.endswith(".") else ". "
+        logger.warning(f"{voice} is left out: " + reason + end + f"The run goes on with {', '.join(left)}.")
 
     def _fail(self, question: Question) -> None:
         """Store that a question was not asked, because its voice was left out."""

@@ -25,6 +25,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.run_folder import key_of
+from comparo.errors import Message
 from comparo.judges import Judgement
 from comparo.log.files import set_aside
 from comparo.log.folders import choose_folder
@@ -91,8 +92,8 @@ class LineupPlan:
         }
         if len(self.pilots) == 1:
             raise ValueError(
-                "lineup='auto' finds only pairs to ask: too few texts in a context, texts too long, or a judge of "
-                "pairs alone; use lineup=2"
+                Message("{lineup:'auto'} finds only pairs to ask: too few texts in a context, texts too long, ")
+                + Message("or a judge of pairs alone; use {lineup:2}")
             )
         self.base: Plan[list[Judgement]] | Plan[Ranking] = self.pilots[2]
         self.tasks = {k: self._resized(k) for k in self.pilots}
@@ -101,8 +102,9 @@ class LineupPlan:
             if not (more := planned.budget.more(self._is_enough)):
                 planned.expense_of(planned.budget)  # raises where no budget of this unit can be counted
             raise ValueError(
-                f"lineup='auto' asks {calls:,} questions first: more than half of what the budget allows, or so many "
-                f"that the rest cannot connect all texts{more}; or use lineup=4"
+                Message("{lineup:'auto'}")
+                + f" asks {calls:,} questions first: more than half of what the budget allows, or so many "
+                "that the rest cannot connect all texts" + more + Message("; or use {lineup:4}")
             )
 
     def _is_enough(self, number: float) -> bool:

@@ -18,7 +18,7 @@ from comparo.data.formats import csv_text
 from comparo.data.items import Items
 from comparo.data.prompts import Question
 from comparo.data.run_folder import DATABASE, key_of
-from comparo.errors import WrongFolderError
+from comparo.errors import Message, WrongFolderError
 from comparo.judges import Judge, Judgement
 from comparo.log.cache import Cache
 from comparo.log.configuration import PROBES
@@ -195,7 +195,7 @@ def prepare(task: Task, storage: Storage = IN_MEMORY, experiment: Callable[[Run]
     if folder is not None and (folder / DATABASE).is_file() and not storage.fresh:
         task = task_after(task, read_configuration(folder))
     if storage.batch is not None and task.growth is not None:
-        raise ValueError("`batch` cannot place new items: each of their pairs goes by answers; leave it out")
+        raise ValueError(Message("{batch} cannot place new items: each of their pairs goes by answers; leave it out"))
     return Plan(task, task.expense, storage, folder, judges, experiment)
 
 
@@ -210,7 +210,9 @@ def _check_link(folder: Path | None, link: Path | None) -> None:
         known = (read_configuration(folder).get(LINK) or {}).get("run")
         if known != str(link.resolve()):
             linked_to = known or "no run"
-            raise WrongFolderError(f"the run in {folder} is linked to {linked_to}, not to {link}; choose another `out`")
+            raise WrongFolderError(
+                f"the run in {folder} is linked to {linked_to}, not to {link}; " + Message("choose another {out}")
+            )
 
 
 def given_words(task: Task) -> str:

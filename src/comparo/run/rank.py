@@ -8,6 +8,7 @@ from typing import Any
 from comparo.data.covariates import columns_in
 from comparo.data.grammar import AUTO
 from comparo.data.items import Items
+from comparo.errors import Message, named
 from comparo.options import ColumnOptions, RankOptions, Storage, TaskOptions, accepts, part
 from comparo.ranking.ranking import Ranking
 from comparo.run.audit_card import audited, audited_terms, varying
@@ -142,18 +143,17 @@ def plan_rank(
     """Check the options of `rank`, and return its plan; nothing is asked."""
     items, storage = items_of(data, options), Storage.of(options.out)
     goal, lineup, audition = options.goal, options.lineup, options.audition
-    begins = {"lineup='auto'": lineup == AUTO, "`audition`": audition is not None}
+    begins = {Message("{lineup:'auto'}"): lineup == AUTO, Message("{audition}"): audition is not None}
     first = [option for option, is_given in begins.items() if is_given]
     clashes = {
-        "`batch`": storage.batch is not None and first != ["`audition`"],
-        "`link`": storage.link is not None,
-        f"goal={goal!r}": goal in SYSTEM_GOALS and lineup != AUTO,
+        Message("{batch}"): storage.batch is not None and first != [Message("{audition}")],
+        Message("{link}"): storage.link is not None,
+        named("goal", goal): goal in SYSTEM_GOALS and lineup != AUTO,
     }
     others = first[1:] + [option for option, is_given in clashes.items() if is_given]
     if first and others:
-        raise ValueError(
-            f"{first[0]} begins with answers of its own, which do not go with {others[0]}; leave {others[0]} out"
-        )
+        own = first[0] + " begins with answers of its own, which do not go with " + others[0]
+        raise ValueError(own + "; leave " + others[0] + " out")
     voices = make_voices(items, options, () if lineup in (2, AUTO) else (lineup,))
     if found := check_criteria(voices, options):
         storage.notes["weights"] = found

@@ -23,7 +23,7 @@ from comparo.data.columns import shown
 from comparo.data.items import Items
 from comparo.data.prompts import Rest
 from comparo.data.run_folder import DATABASE, Key, clean, decode, encode, key_of, slot_labels
-from comparo.errors import StoreError, WrongFolderError
+from comparo.errors import Message, StoreError, WrongFolderError, named
 from comparo.judges import Judgement
 from comparo.log.configuration import differences, paid_and_spent
 from comparo.log.database import last_judgement
@@ -104,7 +104,9 @@ def _anchors(stored: Items, given: Items, labels: Sequence[Label]) -> NDArray[np
 def _check_alike(stored: Items, given: Items) -> None:
     """Raise a ValueError where only one of both has groups, or the stored items lack numbers of the given ones."""
     if (stored.group is None) != (given.group is None):
-        raise ValueError("either the run's items or the new ones have no groups; give all in one file, with `group`")
+        raise ValueError(
+            Message("either the run's items or the new ones have no groups; give all in one file, with {group}")
+        )
     if missing := [name for name in given.numbers if name not in stored.numbers]:
         raise ValueError(f"the items of the run have no numbers {missing[0]!r}; give all items in one file")
 
@@ -182,24 +184,26 @@ def grown(task: Task, folder: Path | None, is_linked: bool = False) -> Task:
     differing = differences(before, identity, DIFFERS)
     if differing and is_linked:
         raise WrongFolderError(
-            f"`link` names a run of another kind, {folder}: {'; '.join(differing)}. Pairs of both need its judge, "
-            "criterion and options; else rank some of its texts among the new ones, and link both by comparo fit --link"
+            Message("{link} names a run of another kind, ")
+            + f"{folder}: {'; '.join(differing)}. Pairs of both need its judge, criterion and options; else "
+            "rank some of its texts among the new ones, and link both by comparo fit --link"
         )
     if differing:
         raise WrongFolderError(
-            f"{folder} holds another run: {'; '.join(differing)}. To add items to it, give its judge, criterion and "
-            "options; else choose another `out`, or start anew with fresh=True"
+            f"{folder} holds another run: {'; '.join(differing)}. To add items to it, give its judge, "
+            "criterion and options; " + Message("else choose another {out}, or start anew with {fresh:True}")
         )
     if change.changed or change.removed:
         raise WrongFolderError(
-            f"{folder} has other texts: {change.described()}. Give them as they were, a changed text under another id; "
-            "or choose another `out`: the cache answers pairs of unchanged texts"
+            f"{folder} has other texts: {change.described()}. Give them as they were, a changed text "
+            "under another id; " + Message("or choose another {out}: the cache answers pairs of unchanged texts")
         )
     items = merged(stored, task.items)
     if not (change.added or growths):
         return replace(task, items=items)
     if task.compares_groups:
-        raise ValueError(f"a run with goal={task.goal!r} cannot grow; rank all items in another `out`")
+        goal = named("goal", task.goal)
+        raise ValueError("a run with " + goal + Message(" cannot grow; rank all items in another {out}"))
     is_new = bool(change.added)
     counts = Counter(context for context, _ in change.added or last)
     limit = mark if is_new else history.marks[-1]
@@ -207,8 +211,8 @@ def grown(task: Task, folder: Path | None, is_linked: bool = False) -> Task:
     given = tuple(answers_about(items, kept).values())
     if not given:
         raise WrongFolderError(
-            f"{folder} holds no answers to go by, so there is no ranking to add to; finish it with the items that it "
-            "has, or start anew with fresh=True"
+            f"{folder} holds no answers to go by, so there is no ranking to add to; "
+            + Message("finish it with the items that it has, or start anew with {fresh:True}")
         )
     number = growths + is_new
     link = configuration.get(LINK) or {}
@@ -238,11 +242,15 @@ def linked(task: Task, run: Path) -> Task:
         If no pairs can compare the items of both, or the scores of the method have no scale.
     """
     if (stored := items_there(run)) is None:
-        raise WrongFolderError(f"`link` names {run}, which is no folder of a run with texts; name that of comparo rank")
+        raise WrongFolderError(
+            Message("{link}") + f" names {run}, which is no folder of a run with texts; name that of comparo rank"
+        )
     if not task.grows:
-        raise ValueError("`link` puts one ranking on a scale; leave it out, or ask one criterion")
+        raise ValueError(Message("{link} puts one ranking on a scale; leave it out, or ask one criterion"))
     if task.method in UNCENTRED:
-        raise ValueError(f"the scores of {task.method} depend on whom a text met; leave `link` or `method` out")
+        raise ValueError(
+            f"the scores of {task.method} depend on whom a text met; " + Message("leave {link} or {method} out")
+        )
     there = {*map(encode, stored.contexts.tolist())}
     if apart := [name for name in task.items.contexts.tolist() if encode(name) not in there]:
         name = "texts without a context" if apart == [None] else f"context {shown(apart[0])}"

@@ -23,6 +23,7 @@ import numpy as np
 from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.analysis.sequential import CLEAR_EVIDENCE, log_evidence
 from comparo.data.comparisons import Comparisons
+from comparo.errors import Message, named
 from comparo.judges import Judgement
 from comparo.model.linalg.graph import Graph
 from comparo.ranking.ranking import Ranking
@@ -162,11 +163,11 @@ def stop_sentence(task: Task, ranking: Ranking, rounds: Mapping[Any, Rounds], ca
     value = f"{np.mean(known):.3f}" if len(known) else "unknown"
     if len(known) > 1:
         value += f" on average, {np.min(known):.3f} at least"
-    until, said, sure = f"`until={task.until:g}`", f"{name} is {value}", sum(one.is_sure for one in rounds.values())
+    until, said, sure = named("until", task.until), f"{name} is {value}", sum(one.is_sure for one in rounds.values())
     if sure == len(rounds):
-        return f"stopped by {until} after {calls:,} of at most {most:,} calls: {said}"
+        return "stopped by " + until + f" after {calls:,} of at most {most:,} calls: {said}"
     if sure:
-        return f"{until} stopped {sure:,} of {len(rounds):,} contexts; over all of them, {said}"
+        return until + f" stopped {sure:,} of {len(rounds):,} contexts; over all of them, {said}"
     if not np.all(found >= (task.until or 1.0)):
-        return f"not stopped by {until}, as it was not reached: {said}; a larger `budget` goes on"
-    return f"not stopped by {until} before the last call: {said}"
+        return "not stopped by " + until + f", as it was not reached: {said}; " + Message("a larger {budget} goes on")
+    return "not stopped by " + until + f" before the last call: {said}"

@@ -24,6 +24,7 @@ from comparo.data.items import Items
 from comparo.data.probes import injection_sentence
 from comparo.data.prompts import Prompt, Question
 from comparo.data.run_folder import key_of
+from comparo.errors import Message, named
 from comparo.judges import Judge, Judgement
 from comparo.judges.prices import Price
 from comparo.log.files import now
@@ -95,9 +96,10 @@ class Task(TaskOptions):
         """The selector of pairs that compare groups; a ValueError where the texts have no groups."""
         group = self.fitting.group
         if group is None:
-            raise ValueError(f"goal={self.goal!r} compares groups of texts; {GROUPED}")
+            raise ValueError(named("goal", self.goal) + " compares groups of texts; " + GROUPED)
         if self.strategy != "adaptive":
-            raise ValueError(f"goal={self.goal!r} goes by the answers: leave out strategy={self.strategy!r}")
+            goal, strategy = named("goal", self.goal), named("strategy", self.strategy)
+            raise ValueError(goal + " goes by the answers: leave out " + strategy)
         return Systems(group, self.goal)
 
     @property
@@ -269,10 +271,13 @@ class Task(TaskOptions):
         k, small = self.largest, min(sizes, key=lambda context: sizes[context])
         if sizes[small] < k:
             place = "" if small is None else f" in context {small!r}"
-            raise ValueError(f"there are {sizes[small]} texts{place}; use lineup={max(2, sizes[small])} or less")
+            most = named("lineup", max(2, sizes[small]))
+            raise ValueError(f"there are {sizes[small]} texts{place}; use " + most + " or less")
         for voice in self.voices:
             if voice.prompt.size > 2 and not getattr(voice.judge, "lines_up", False):
-                raise ValueError(f"{voice.judge.name} compares two texts at a time; use lineup=2, or another judge")
+                raise ValueError(
+                    f"{voice.judge.name} compares two texts at a time; " + Message("use {lineup:2}, or another judge")
+                )
 
     def price_of(self, question: Question) -> float:
         """The approximate cost of a question in dollars, from the length of its prompt; nan if the price is unknown."""

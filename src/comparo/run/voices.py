@@ -22,6 +22,7 @@ from comparo.data.prompts import Prompt, Question, choose_prompt
 from comparo.data.run_folder import key_of
 from comparo.data.sources import text_of
 from comparo.data.wordings import AUDITIONED, DEFAULT_WORDING
+from comparo.errors import Message, named
 from comparo.judges import Judge, Judgement, as_judge, load_judge
 from comparo.judges.protocol import Several
 from comparo.log.cache import CACHE
@@ -169,7 +170,7 @@ def make_judges(
     """
     judges = listed(judge)
     if not judges:
-        raise ValueError("there is no judge; name one, such as judge='openai/gpt-6-luna'")
+        raise ValueError(Message("there is no judge; name one, such as {judge:'openai/gpt-6-luna'}"))
     made = [load_judge(each) if isinstance(each, str) else as_judge(each) for each in judges]
     if cache is not None or not is_stored:
         return remembering(made, cache)
@@ -205,7 +206,7 @@ def make_prompt(
     above = heading if any(text is not None for text in items.context_texts) else None
     if isinstance(criterion, Mapping):
         if prompt is not None:
-            raise ValueError("several criteria have a prompt of their own; leave `prompt` out")
+            raise ValueError(Message("several criteria have a prompt of their own; leave {prompt} out"))
         return criteria_prompt(criterion, kind, above, wording or DEFAULT_WORDING)
     labels = answer = None
     if isinstance(prompt, str) and "{" not in prompt:
@@ -214,10 +215,13 @@ def make_prompt(
         if "labels" in own:
             first, _, second = (word.strip() for word in own["labels"].partition(","))
             if not first or not second or "," in second:
-                raise ValueError(f"the labels of `prompt` are two words with a comma between, not {own['labels']!r}")
+                raise ValueError(
+                    Message("the labels of {prompt} are two words with a comma between, ") + f"not {own['labels']!r}"
+                )
             labels = first, second
         if not Path(prompt).is_file():
-            raise ValueError(f"prompt={prompt!r}: no such file; give one, or a template with {{first}} and {{second}}")
+            problem = ": no such file; give one, or a template with {first} and {second}"
+            raise ValueError(named("prompt", prompt) + problem)
         prompt = text_of(Path(prompt))
     return choose_prompt(criterion, prompt, kind=kind, heading=above, wording=wording, labels=labels, answer=answer)
 
@@ -244,12 +248,13 @@ def make_prompts(
     reader = next((name for name in names if not name.startswith(NO_READERS)), "".join(names[:1]))
     wordings = listed(asked.wording)
     if len(set(wordings)) < len(wordings):
-        raise ValueError(f"wording={', '.join(map(str, wordings))!r}: one of them is there twice; give each once")
+        twice = named("wording", ", ".join(map(str, wordings)))
+        raise ValueError(twice + ": one of them is there twice; give each once")
     if wordings == ["all"]:
         if isinstance(criterion, Mapping):
             raise ValueError(
-                "wording='all' is not for several criteria in one call; name a wording, or rank by one criterion after "
-                "another"
+                Message("{wording:'all'} is not for several criteria in one call; name a wording, ")
+                + "or rank by one criterion after another"
             )
         wordings = AUDITIONED if criterion and asked.prompt is None else [None]
     return [
@@ -299,7 +304,8 @@ def model_sentences(judgements: Iterable[Judgement]) -> tuple[str, ...]:
         gave = [f"{name} gave {count:,} of them" for name, count in names.items()]
         if len(gave) > 1:
             found.append(
-                f"answers of {voice or 'the judge'} are by several models: {', '.join(gave)}; name one version of the "
-                "model and run again with fresh=True, if they should be from one"
+                f"answers of {voice or 'the judge'} are by several models: {', '.join(gave)}; "
+                + Message("name one version of the model and run again with {fresh:True}, ")
+                + "if they should be from one"
             )
     return tuple(found)

@@ -28,7 +28,7 @@ from comparo.data.formats import csv_text, read_columns
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, criterion_prompt
 from comparo.data.wordings import DEFAULT_WORDING, WORDINGS
-from comparo.errors import StoreError
+from comparo.errors import Message, StoreError, named
 from comparo.judges import Judge, Judgement, Probe
 from comparo.log.files import explained, write_text
 from comparo.log.store import read_configuration, read_judgements, stored_items
@@ -84,7 +84,9 @@ class Proposals:
         (judge,) = remembering([judge], folder / REPLIES)
         write = getattr(judge, "write", None)
         if write is None:
-            raise ValueError(f"{judge.name} writes no words of its own; leave `propose` out, or use `because`")
+            raise ValueError(
+                f"{judge.name} writes no words of its own; " + Message("leave {propose} out, or use {because}")
+            )
         answered = [one for one in read_judgements(folder) if not one.failed and len(one.question.items) == 2]
         order = sorted(answered, key=lambda one: (-round(abs(one.p - 0.5), 9), str(one.question)))
         questions = [_question(one, items, kind, heading) for one in order[: TRIES * count]]
@@ -97,7 +99,9 @@ class Proposals:
     @property
     def words(self) -> str:
         """The most calls, tokens and dollars of the proposals, in words."""
-        return f"up to {len(self.questions):,} calls, about {self.tokens:,} tokens, {price_words('at most', self.most)}"
+        return f"up to {len(self.questions):,} calls, about {self.tokens:,} tokens, " + price_words(
+            "at most", self.most
+        )
 
     @property
     def cost(self) -> float:
@@ -264,7 +268,9 @@ class WhyPlan:
                 column[_rows(self.items, ranking)] = ranking.scores
                 numbers[reason.name] = reason, column
         if not numbers:
-            raise ValueError("the texts of a context have the same numbers; name a `judge`, who is asked about reasons")
+            raise ValueError(
+                Message("the texts of a context have the same numbers; name a {judge}, who is asked about reasons")
+            )
         people = None if self.people is None else _explained(self.people, self.items, numbers)
         why = _explained(self.ranking, self.items, numbers)
         return Explanation(why, self.items, people, self.stated, **facts, between=self.between, node=self.node)
@@ -317,7 +323,7 @@ def prepare_why(
     """
     folder, items = Path(run), stored_items(Path(run))
     if judge is None and (because or propose):
-        raise ValueError("reasons in words are asked of a judge; name one by `judge`, such as that of the run")
+        raise ValueError(Message("reasons in words are asked of a judge; name one by {judge}, such as that of the run"))
     check_enough(ranking)
     if between:
         numbers_of_groups(ranking, between)
@@ -351,7 +357,12 @@ def prepare_why(
         plan.proposals = Proposals.of(judge, folder, items, kind, heading, propose)
         plan.with_reasons = with_reasons
         if not plan.proposals.most < limit.dollars and limit.unit == "$":
-            raise ValueError(f"the budget {budget} is not enough for `propose` alone: {plan.proposals.words}; raise it")
+            raise ValueError(
+                f"the budget {budget} is not enough for "
+                + Message("{propose} alone: ")
+                + plan.proposals.words
+                + "; raise it"
+            )
     return plan
 
 
@@ -363,7 +374,7 @@ def _node(ranking: Ranking, name: str) -> int:
         return found[0]
     example = "/".join(str(part) for part in labels[found[0] if found else 0] if part is not None)
     problem = f"{len(found)} texts are named {name!r}" if found else f"there is no text {name!r}"
-    raise ValueError(f"item={name!r}: {problem}; name one, such as {example!r}")
+    raise ValueError(named("item", name) + f": {problem}; name one, such as {example!r}")
 
 
 def _manner(stored: Mapping[str, Any], wording: str | None) -> tuple[str, str | None, str]:
@@ -398,7 +409,7 @@ def _read_votes(path: str | Path, items: Items) -> tuple[Ranking, dict[str, int]
     try:
         check_enough(people)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path}: " + str(error)) from error
     if not Path(path).is_file():
         return people, {}
     written = read_columns(path, ["reason"]).columns.get("reason", ())

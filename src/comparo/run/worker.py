@@ -13,7 +13,7 @@ from typing import Self
 from scipy.special import bdtrc
 
 from comparo.data.prompts import Prompt, Question
-from comparo.errors import JudgeError
+from comparo.errors import JudgeError, Message
 from comparo.judges import Judge, Judgement
 from comparo.run.cached_judge import CachedJudge
 from comparo.run.voices import Voice
@@ -246,7 +246,7 @@ class Health:
             return (
                 f"the judge puts only {mean:.1%} of its probability on the labels {' and '.join(self.labels)} in its "
                 f"first {len(masses)} answers, so they say little about the texts.{said} Change the labels, the answer "
-                "or the judge; `least_mass=0` goes on all the same"
+                + Message("or the judge; {least_mass:0} goes on all the same")
             )
         if self.asked >= ENOUGH and is_excess(self.lost, self.asked):
             return too_many(self.lost, self.asked, self.error)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from comparo.errors import Message, OptionError, named
 from comparo.types import Index, LongIndex, Seed, as_generator
 
 Pairs = Index
@@ -233,8 +234,10 @@ def top_of(goal: str, items: int, strategy: str) -> int | None:
             f"goals {' and '.join(map(repr, SYSTEM_GOALS))}, of texts that share groups"
         )
     if strategy != "adaptive":
-        raise ValueError(f"goal={goal!r} needs answers to go by: use strategy='adaptive', not {strategy!r}")
+        needed = Message(" needs answers to go by: use {strategy:'adaptive'}, ") + f"not {strategy!r}"
+        raise ValueError(named("goal", goal) + needed)
     top = int(found[1])
     if not 0 < top < items:
-        raise ValueError(f"goal={goal!r} decides nothing among {items} items; choose from top-1 to top-{items - 1}")
+        remedy = f"decides nothing among {items} items; choose from top-1 to top-{items - 1}"
+        raise OptionError("goal", goal, remedy)
     return top

@@ -15,6 +15,7 @@ import numpy as np
 
 from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
+from comparo.data.grammar import check_one
 from comparo.errors import ComparisonsError
 from comparo.model.estimators.poe import product_at
 from comparo.model.inference.newton import Problem
@@ -137,10 +138,8 @@ class Selector:
         limits: Limits = LIMITS,
     ) -> None:
         strategy = default_strategy(goal) if strategy is None else strategy
-        if strategy not in get_args(Strategy):
-            raise ValueError(f"strategy is one of {', '.join(map(repr, get_args(Strategy)))}, not {strategy!r}")
-        if orders not in get_args(Orders):
-            raise ValueError(f"orders is 'one' or 'both', not {orders!r}")
+        check_one("strategy", strategy, get_args(Strategy))
+        check_one("orders", orders, get_args(Orders))
         check_number(len(items), 0)
         self.strategy = strategy
         self.calls = 2 if orders == "both" else 1

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from comparo.data.comparisons import Comparisons
-from comparo.errors import ComparisonsError
+from comparo.errors import ComparisonsError, OptionError
 from comparo.model.estimators.votes import Expectation
 from comparo.model.likelihoods.bradley_terry import logistic_curvature
 from comparo.model.linalg.graph import Graph
@@ -82,7 +82,7 @@ def share_out(
     if not names or len(set(names)) < len(names):
         raise ValueError(f"name each judge once, not {', '.join(map(str, names)) or 'none'}")
     if not 0 <= twice <= 1:
-        raise ValueError(f"twice is the share of the pairs that two judges get, from 0 to 1, not {twice!r}")
+        raise OptionError("twice", twice, "is not a share of the pairs, from 0 to 1")
     rng = as_generator(seed)
     contexts = pairs.get("context", [None] * len(pairs["first"]))
     rows = list(zip(pairs["first"], pairs["second"], contexts, strict=True))
@@ -185,7 +185,7 @@ def next_pairs(
                 selector.observe(parts[context])
             rows += [(*pair, context) for pair in selector.next(calls)]
         except ValueError as error:
-            raise error if context is None else ValueError(f"context {context!r}: {error}") from error
+            raise error if context is None else ValueError(f"context {context!r}: " + str(error)) from error
     return _columns(rows, list(items) != [None])
 
 

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from comparo.data.prompts import Rest
+from comparo.errors import Message, named
 from comparo.ranking.leaderboard import Leaderboard
 from comparo.rounding import first_best
 from comparo.selection.designs import Orders, merge
@@ -63,8 +64,9 @@ class Systems:
         rows = [(context, one, other) for context, own in groups.items() for one, other in pairwise(own)]
         if self.count < 2 or not self.links(rows):
             raise ValueError(
-                f"goal={goal!r} compares groups with several texts each, and the {self.count} groups here cannot all "
-                "be compared with each other; check `group` and the contexts, or use the goal 'ranking'"
+                named("goal", goal)
+                + f" compares groups with several texts each, and the {self.count} groups here cannot all be compared "
+                "with each other; " + Message("check {group} and the contexts, or use the goal 'ranking'")
             )
         self.first = np.zeros(self.count, dtype=np.int64)  # times each group was shown first minus second
         self.slots: Array | None = None  # times each group was in each slot of line-ups, (G, k)

@@ -14,6 +14,7 @@ import numpy as np
 
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
+from comparo.errors import Message
 from comparo.model.tuning import LIMITS
 from comparo.selection.designs import Orders, merge
 from comparo.selection.greedy import Greedy, inverse
@@ -274,8 +275,8 @@ def _check(
         bad = int(np.argmin(covered))
         name, place = recorded.items[recorded.item[bad]], recorded.contexts[recorded.context[bad]]
         raise ValueError(
-            f"item {shown(name)} of context {shown(place)} was never asked in both orders; draw with orders='one', or "
-            "record the other order of its pairs"
+            f"item {shown(name)} of context {shown(place)} was never asked in both orders; "
+            + Message("draw with {orders:'one'}, or record the other order of its pairs")
         )
     least = (np.diff(recorded.starts) + 1) // 2
     if np.any(wanted < least):

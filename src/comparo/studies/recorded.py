@@ -21,7 +21,7 @@ from comparo.data.columns import Table, factorise, look_up, shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.formats import READ
 from comparo.data.items import Items
-from comparo.errors import ComparisonsError
+from comparo.errors import ComparisonsError, Message
 from comparo.types import Array, Index, LongIndex, Mask
 
 
@@ -60,7 +60,8 @@ class Recorded:
         if attribute not in items.scores:
             known = ", ".join(items.scores) or "none"
             raise ComparisonsError(
-                f"the items have no human scores {attribute!r}; they have {known}. Name it by scores='NAME'"
+                f"the items have no human scores {attribute!r}; they have {known}. "
+                + Message("Name it by {columns.scores:'NAME'}")
             )
         data = Comparisons.of(judgements)
         rows = _matched(data, items)
@@ -92,8 +93,8 @@ class Recorded:
         )
         if not found.has_spread.any():
             raise ComparisonsError(
-                f"people gave all items of every context the same {attribute!r}: there is nothing to correlate with; "
-                "choose others with scores='NAME'"
+                f"people gave all items of every context the same {attribute!r}: there is nothing to "
+                "correlate with; " + Message("choose others with {columns.scores:'NAME'}")
             )
         return replace(found, notes=tuple(_notes(found, len(items))))
 
@@ -198,7 +199,9 @@ def open_set(
         raise ValueError(f"{file} is not there; give a file of items with people's scores")
     name, texts = file.name.split(".")[0], Items.of(file) if items is None else items
     if not texts.scores:
-        raise ComparisonsError(f"{file} has no human scores to compare with; name it with scores='NAME'")
+        raise ComparisonsError(
+            f"{file} has no human scores to compare with; " + Message("name it with {columns.scores:'NAME'}")
+        )
     wanted = tuple(attributes)
     if unknown := [attribute for attribute in wanted if attribute not in texts.scores]:
         raise ComparisonsError(f"{name} has no human scores {unknown[0]!r}; it has {', '.join(texts.scores)}")
@@ -222,7 +225,9 @@ def _judged(name: str, place: Path, attributes: tuple[str, ...], named: bool) ->
     if place.is_file():
         if len(attributes) > 1:
             raise ValueError(
-                f"{place} holds the judgements of one attribute; say which with `attribute`: {', '.join(attributes)}"
+                f"{place} holds the judgements of one attribute; "
+                + Message("say which with {attribute}: ")
+                + ", ".join(attributes)
             )
         return {first: place}
     files = ((attribute, _named(place, f"{name}.{attribute}")) for attribute in attributes)

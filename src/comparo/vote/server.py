@@ -6,7 +6,7 @@ import re
 import socket
 from contextlib import suppress
 
-from comparo.errors import pip_install
+from comparo.errors import OptionError, pip_install
 
 HOST = "127.0.0.1"
 PORT = 8377  # the default: any port that is rarely used would do
@@ -46,13 +46,13 @@ def open_socket(host: str, port: int | None, last: int | None = None) -> socket.
             is_both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
             return socket.create_server(address[:2], family=family, backlog=128, dualstack_ipv6=is_both)
         except socket.gaierror as error:
-            raise ValueError(f"host={host!r}: there is no such address ({error.strerror})") from error
+            raise OptionError("host", host, f"is no address that is known ({error.strerror})") from error
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
-                raise ValueError(f"host={host!r} is not an address of this machine; 0.0.0.0 is all of them") from error
+                raise OptionError("host", host, "is not an address of this machine; 0.0.0.0 is all of them") from error
             if port is not None or number == 0:
                 why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be opened ({error.strerror})"
-                raise ValueError(f"`port={number}` {why}; choose another, or leave it out") from error
+                raise OptionError("port", number, f"{why}; choose another, or leave it out") from error
     raise AssertionError("a free port is tried last")
 
 
@@ -64,7 +64,7 @@ def public_url(behind: str) -> str:
     """
     found = _PUBLIC.fullmatch(behind)
     if found is None:
-        raise ValueError(f"behind={behind!r} is not the public address of a proxy; give it as https://HOST/PREFIX")
+        raise OptionError("behind", behind, "is not the public address of a proxy; give it as https://HOST/PREFIX")
     origin = found[1].lower()
     return origin.removesuffix(":443" if origin.startswith("https") else ":80") + found[2]
 

@@ -24,7 +24,7 @@ from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.data.run_folder import DATABASE, database_of
 from comparo.data.sanitize import skeleton, visible
-from comparo.errors import JudgeError, StoreError, WrongFolderError
+from comparo.errors import JudgeError, Message, OptionError, StoreError, WrongFolderError, named
 from comparo.judges import Judgement
 from comparo.log.configuration import differences
 from comparo.log.folders import choose_folder
@@ -108,7 +108,7 @@ def parse_names(text: str) -> list[str]:
         try:
             names.append(checked_name(each, names))
         except ValueError as error:
-            raise ValueError(f"judges={text!r}: {error}") from error
+            raise ValueError(named("judges", text) + ": " + str(error)) from error
     return names
 
 
@@ -121,7 +121,7 @@ def split_reasons(text: str) -> tuple[str, ...]:
     parts = [" ".join(part.split()) for part in text.split(",")]
     found = tuple(dict.fromkeys(visible(part) for part in parts if part))
     if len(found) > 9:
-        raise ValueError(f"`reasons` has {len(found)} reasons; nine are the most, one for each key")
+        raise ValueError(Message("{reasons}") + f" has {len(found)} reasons; nine are the most, one for each key")
     if long := [reason for reason in found if len(reason) > LONGEST or ";" in reason]:
         raise ValueError(f"the reason {long[0]!r} has a ; or more than {LONGEST} characters; shorten it")
     return found
@@ -237,7 +237,7 @@ class Voting(PollOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.twice <= 1:
-            raise ValueError(f"`twice={self.twice}` is not a share of the pairs, from 0 to 1")
+            raise OptionError("twice", self.twice, "is not a share of the pairs, from 0 to 1")
         task = self.task()  # checks the other fields
         if self.prompt.size > 2:
             task.check_lineups(self._sizes)
@@ -270,8 +270,9 @@ class Voting(PollOptions):
         """Raise a WrongFolderError if a folder has the same voting about other texts, with the differences."""
         if change := self._change(folder):
             raise WrongFolderError(
-                f"{folder} has votes about other texts: {change.described()}. Give the texts as they "
-                "were to go on, choose another `out`, or start anew with fresh=True, which keeps the votes elsewhere"
+                f"{folder} has votes about other texts: {change.described()}. "
+                + Message("Give the texts as they were to go on, choose another {out}, or start anew with ")
+                + Message("{fresh:True}, which keeps the votes elsewhere")
             )
 
     def _change(self, folder: Path) -> Change | None:
@@ -335,5 +336,5 @@ def disputed_pairs(data: str, folder: Path) -> list[tuple[Any, Any, Any]]:
     ordered = [rows[place] for place in np.argsort(apart, kind="stable").tolist()]
     pairs = dict.fromkeys((row.get("context"), row["chosen"], row["other"]) for row in ordered)
     if not pairs:
-        raise ValueError(f"no vote contradicts the machine of {data}; vote first, without `only`")
+        raise ValueError(f"no vote contradicts the machine of {data}; " + Message("vote first, without {only}"))
     return list(pairs)[:LONGEST_LIST]

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from comparo.data.criteria_prompt import CriteriaPrompt
 from comparo.data.prompts import Prompt, Question
-from comparo.errors import JudgeError, pip_install
+from comparo.errors import JudgeError, Message, pip_install
 from comparo.judges.chat import Chat, Encoded, digest_of, first_line, gathered, pulls
 from comparo.judges.hf.network import Network, PromptBatch, PromptBatcher, split
 from comparo.judges.hf.tree import DEEPEST
@@ -251,7 +251,7 @@ class HfJudge:
         if size == 1:
             raise JudgeError(
                 f"{self.name}: the device's memory does not hold one question of {longest} tokens; "
-                "use a smaller window, dtype='bfloat16' or device_map='auto'"
+                + Message("use a smaller window, {option.dtype:'bfloat16'} or {option.device_map:'auto'}")
             )
         _logger.warning("%s: out of memory at %d questions at once; going on with half of that", self.name, size)
         for half in self._batches.halve(batch):
@@ -264,7 +264,7 @@ class HfJudge:
                 continue
             for row, numbers in zip(batch.rows, found, strict=True):
                 if any(map(math.isnan, numbers)):
-                    error = "the model's logits are not numbers; use dtype='float32'"
+                    error = Message("the model's logits are not numbers; use {option.dtype:'float32'}")
                     answer = Judgement(row.question, error=error, cut=row.cut)
                 else:
                     read: defaultdict[TokenPath, list[tuple[Any, float]]] = defaultdict(list)

@@ -70,7 +70,7 @@ from comparo.run.rounds import Rounds
 from comparo.run.task import Task
 from comparo.run.voices import Voice, voices_of
 from comparo.run.why import prepare_why
-from comparo.run.worker import Asking, answers_to
+from comparo.run.worker import JudgeThreads, answers_to
 from comparo.selection.greedy import join
 from comparo.selection.growing import Placing
 from comparo.selection.lineups import LineupSelector

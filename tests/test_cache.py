@@ -24,9 +24,9 @@ from inside import (
     DEFAULT_WORDING,
     LONGEST_CLAIM,
     PAGE,
-    Asking,
     Cache,
     CachedJudge,
+    JudgeThreads,
     Voice,
     answers_to,
     clear,
@@ -251,22 +251,22 @@ def test_an_answer_from_the_cache_comes_while_the_judge_works_and_while_it_waits
     list(answers_to([question(1)], voice))
     judge.cache.begin()
 
-    def came(asking):
-        (answer,) = asking.answers(30)
+    def came(threads):
+        (answer,) = threads.answers(30)
         return answer
 
-    with Asking([voice], list) as asking:
-        asking.ask(question(1))  # the judge was not even started
-        assert came(asking).cached
-        asking.ask(question(2))
+    with JudgeThreads([voice], list) as threads:
+        threads.ask(question(1))  # the judge was not even started
+        assert came(threads).cached
+        threads.ask(question(2))
         while len(slow.asked) < 2:
             time.sleep(0.005)
         slow.may.release()
-        assert not came(asking).cached
+        assert not came(threads).cached
         judge.cache.begin()
         for number in (1, 2):
-            asking.ask(question(number))  # the judge waits for a question that it never gets
-            assert came(asking).cached
+            threads.ask(question(number))  # the judge waits for a question that it never gets
+            assert came(threads).cached
     assert [one.first for one in slow.asked] == [1, 2]
     judge.cache.close()
 

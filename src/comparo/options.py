@@ -39,7 +39,7 @@ from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Stra
 P = ParamSpec("P")
 T = TypeVar("T")
 Result = TypeVar("Result")
-Asked = str | Judge | Callable[..., float]
+JudgeLike = str | Judge | Callable[..., float]
 Estimand = Literal["auto", "judge", "consensus"]
 Mode = Literal["wait", "submit", "cancel"]
 DEFAULT_JUDGE = "local/smollm2"  # runs everywhere, without a key
@@ -164,7 +164,7 @@ class JudgeOptions(Options):
         options: 'openai/MODEL; effort=low, price=0.15,0.60'. Default: local/smollm2
     """
 
-    judge: Asked | Sequence[Asked] = DEFAULT_JUDGE
+    judge: JudgeLike | Sequence[JudgeLike] = DEFAULT_JUDGE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -485,7 +485,7 @@ class ShareOptions(Options):
 class WhoOptions(Options):
     """Who is asked."""
 
-    judge: Asked
+    judge: JudgeLike
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ answer to the sample (`baseline`).
 
 Many coroutines share one judge, which takes their questions together.
 
-The judge runs in a thread (`comparo.run.worker.Asking`), because it waits for a server or computes. The thread starts
-with the first coroutine that asks, and ends when no coroutine waits, so nothing has to be closed.
+The judge runs in a thread (`comparo.run.worker.JudgeThreads`), because it waits for a server or computes. The thread
+starts with the first coroutine that asks, and ends when no coroutine waits, so nothing has to be closed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from scipy.special import expit
 
 from comparo.data.prompts import Prompt, Question, choose_prompt
 from comparo.judges import Judge, Judgement
-from comparo.options import DEFAULT_JUDGE, Asked
+from comparo.options import DEFAULT_JUDGE, JudgeLike
 from comparo.run.cached_judge import probe_judges
 from comparo.run.compare_result import margins
 from comparo.run.voices import Voice, make_judges
-from comparo.run.worker import PATIENCE, Asking
+from comparo.run.worker import PATIENCE, JudgeThreads
 
 
 class Desk:
@@ -42,7 +42,7 @@ class Desk:
         self._found: dict[Question, Judgement] = {}
         self._guests = 0
         self._open = ExitStack()
-        self._asking: Asking | None = None
+        self._threads: JudgeThreads | None = None
         self._error: BaseException | None = None
         self._is_probed = False
 
@@ -61,7 +61,7 @@ class Desk:
             self._guests -= 1
             if self._guests == 0:
                 self._open.close()
-                self._asking = self._error = None
+                self._threads = self._error = None
                 self._new.clear()
 
     def _serve(self) -> None:
@@ -70,11 +70,11 @@ class Desk:
             if not self._is_probed:
                 probe_judges([self._judge])
                 self._is_probed = True
-            if self._asking is None:
-                self._asking = self._open.enter_context(Asking([Voice(None, self._judge, self._prompt)], list))
+            if self._threads is None:
+                self._threads = self._open.enter_context(JudgeThreads([Voice(None, self._judge, self._prompt)], list))
             while self._new:
-                self._asking.ask(self._new.popleft())
-            self._found |= {one.question: one for one in self._asking.answers(PATIENCE)}
+                self._threads.ask(self._new.popleft())
+            self._found |= {one.question: one for one in self._threads.answers(PATIENCE)}
         except BaseException as error:
             self._error = error
             raise
@@ -94,7 +94,7 @@ ANSWER, REFERENCE = "answer", "reference"
 @scorer(metrics=[mean(), stderr()])
 def preferred(
     criterion: str | None = None,
-    judge: Asked | None = None,
+    judge: JudgeLike | None = None,
     kind: str = "Answer",
     heading: str | None = "Question",
     wording: str | None = None,

@@ -28,7 +28,7 @@ from comparo.run.criteria import concluded
 from comparo.run.progress import Progress, Watcher
 from comparo.run.task import Task
 from comparo.run.voices import model_sentences, with_texts
-from comparo.run.worker import ENOUGH, Asking, Health, is_excess, too_many
+from comparo.run.worker import ENOUGH, Health, JudgeThreads, is_excess, too_many
 
 LOOK = 0.5  # seconds between two looks at the clock, and between two reports of the progress
 
@@ -126,19 +126,19 @@ class Run:
 
     def go(self) -> Ranking:
         """Ask all questions, repeat the failed ones once, and return the ranking."""
-        with Asking(self.task.voices, self.store.add) as asking:
+        with JudgeThreads(self.task.voices, self.store.add) as threads:
             try:
-                self._check(asking)
-                self._fill(asking)
-                self._listen(asking, self._fill)
+                self._check(threads)
+                self._fill(threads)
+                self._listen(threads, self._fill)
                 failed = [answers[-1].question for answers in self.known.values() if answers[-1].failed]
                 again = [one for one in failed if one.voice not in self.left_out]
                 left = max(0, self.progress.total - self.progress.answered)
                 self._pending = [(0.0, next(self._chosen), self._question(one)) for one in again[:left]]
-                self._send(asking)
-                self._listen(asking, self._send)
+                self._send(threads)
+                self._listen(threads, self._send)
             except (KeyboardInterrupt, JudgeError, RunError):
-                self._wait_for_last(asking)
+                self._wait_for_last(threads)
                 raise
         return self._conclude()
 
@@ -195,27 +195,27 @@ class Run:
                 found += [p if first is one else 1.0 - p] if len(answers) == len(voices) else []
         return found
 
-    def _listen(self, asking: Asking, after: Callable[[Asking], None]) -> None:
+    def _listen(self, threads: JudgeThreads, after: Callable[[JudgeThreads], None]) -> None:
         """Process answers as they arrive, until no question is open."""
-        while asking.open:
-            for judgement in asking.answers(timeout=LOOK):
+        while threads.open:
+            for judgement in threads.answers(timeout=LOOK):
                 self._take(judgement)
             self.store.settle()
             self._look()
-            self._check(asking)
-            after(asking)
+            self._check(threads)
+            after(threads)
 
-    def _wait_for_last(self, asking: Asking) -> None:
+    def _wait_for_last(self, threads: JudgeThreads) -> None:
         """Wait some seconds for the calls in flight, whose answers the judge's thread stores."""
-        if asking.out:
+        if threads.out:
             logger.warning(
-                f"Waiting up to {GRACE:g} s for the calls in flight ({asking.out}), to keep their answers; interrupt "
+                f"Waiting up to {GRACE:g} s for the calls in flight ({threads.out}), to keep their answers; interrupt "
                 "again to leave at once."
             )
         try:
-            late = asking.finish(GRACE)
+            late = threads.finish(GRACE)
         except KeyboardInterrupt:
-            late = asking.late()
+            late = threads.late()
         for judgement in late:
             self._count(judgement)
 
@@ -253,19 +253,19 @@ class Run:
             self.progress.pay(call)
             self.spending.settle(call)
 
-    def _fill(self, asking: Asking) -> None:
+    def _fill(self, threads: JudgeThreads) -> None:
         """Send the questions that may be asked now, except those with a stored answer."""
-        self._send(asking)
-        while questions := self.contexts.next(2 * self.room - asking.open - len(self._pending)):
+        self._send(threads)
+        while questions := self.contexts.next(2 * self.room - threads.open - len(self._pending)):
             for turn, question in questions:
                 if answers := self.known.get(key_of(question)):
                     # Later questions were chosen from the first answer, even if it failed and was answered later.
                     self.contexts.answer(answers[0])
                 elif not self._is_full:
                     heappush(self._pending, (turn, next(self._chosen), question))
-            self._send(asking)
+            self._send(threads)
 
-    def _send(self, asking: Asking) -> None:
+    def _send(self, threads: JudgeThreads) -> None:
         """Send pending questions within the spending limit; when it is reached, stop the run."""
         while self._pending:
             question = self._pending[0][-1]
@@ -278,8 +278,8 @@ class Run:
             heappop(self._pending)
             self.spending.reserve(question)
             self._open[key_of(question)] = question
-            asking.ask(question)
-        if self._pending and not asking.open:
+            threads.ask(question)
+        if self._pending and not threads.open:
             self._pending.clear()
             self.contexts.end()
 
@@ -295,9 +295,9 @@ class Run:
             self.watch(self.progress)
             self._looked = time.monotonic()
 
-    def _check(self, asking: Asking) -> None:
+    def _check(self, threads: JudgeThreads) -> None:
         """Leave out the voices that cannot go on; a RunError, or the JudgeError, where none is left."""
-        for voice, error in asking.fallen.items():
+        for voice, error in threads.fallen.items():
             if voice not in self.left_out:
                 self._leave_out(voice, str(error), error)
                 for question in [one for one in self._open.values() if one.voice == voice]:

@@ -36,7 +36,7 @@ from comparo.run.loop import Experiment, Rank, Result, Run
 from comparo.run.progress import Watch, watching
 from comparo.run.resume import grown, growth_sentence, items_there, linked, merged, open_grown
 from comparo.run.task import Task
-from comparo.run.worker import Asking
+from comparo.run.worker import JudgeThreads
 
 logger = logging.getLogger(__name__)
 
@@ -296,7 +296,7 @@ def first_question(task: Task) -> Question | None:
 def _first_questions(run: Run) -> list[Question]:
     """What a run asks before it has answers."""
     listener = _Listener()
-    run._fill(cast(Asking, listener))
+    run._fill(cast(JudgeThreads, listener))
     return listener
 
 

@@ -26,7 +26,7 @@ from comparo.errors import Message, named
 from comparo.judges import Judge, Judgement, as_judge, load_judge
 from comparo.judges.protocol import Several
 from comparo.log.cache import CACHE
-from comparo.options import Asked, AskOptions, QuestionOptions, Storage
+from comparo.options import AskOptions, JudgeLike, QuestionOptions, Storage
 from comparo.run.cached_judge import remembering
 
 
@@ -158,7 +158,7 @@ NO_READERS = ("simulated/", "replay/")  # judges that read no prompt
 
 
 def make_judges(
-    judge: Asked | Sequence[Asked], cache: str | Path | None = None, is_stored: bool = False
+    judge: JudgeLike | Sequence[JudgeLike], cache: str | Path | None = None, is_stored: bool = False
 ) -> list[Judge]:
     """The judges that are given by name, as judges or as functions.
 
@@ -237,7 +237,7 @@ def split_kind(kind: str, context: str | None = None) -> tuple[str, str]:
 
 
 def make_prompts(
-    items: Items, asked: QuestionOptions, judge: Asked | Sequence[Asked], context: str | None = None
+    items: Items, asked: QuestionOptions, judge: JudgeLike | Sequence[JudgeLike], context: str | None = None
 ) -> list[Prompt]:
     """The criterion, or each prompt, in every wording; `context` is the name of the column of contexts.
 

@@ -25,7 +25,7 @@ STEP = 0.2  # seconds of waiting after which an interrupt is noticed in any case
 Keep = Callable[[Sequence[Judgement]], list[Judgement]]
 
 
-class Asking:
+class JudgeThreads:
     """Takes questions to the voices of a run, returns judgements as they arrive.
 
     Every judge has a thread, which all its wordings share. `keep` stores every judgement, in the thread of the judge,
@@ -196,11 +196,11 @@ def answers_to(questions: Iterable[Question], voice: Voice) -> Iterator[Judgemen
     >>> len(list(answers_to(asked, Voice(None, load_judge("simulated/soft"), criterion_prompt("better")))))
     2
     """
-    with Asking([voice], list) as asking:
+    with JudgeThreads([voice], list) as threads:
         for question in questions:
-            asking.ask(question)
-        while asking.open:
-            yield from asking.answers()
+            threads.ask(question)
+        while threads.open:
+            yield from threads.answers()
 
 
 FAILED = 0.2  # the share of judgements that may fail: the others are enough for a ranking

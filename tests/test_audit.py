@@ -12,8 +12,6 @@ from comparo import Items, audit, fit, load_judge, rank, write_report
 from comparo.analysis.judge_biases import moderated, probe_effects
 from comparo.data.covariates import Term, control_numbers
 from comparo.data.probes import OBEYS, ORIGINAL, PROBES, RIVAL, TWIN, bases_of, probes_for
-from comparo.options import AuditOptions
-from comparo.run.audit import plan_audit
 from comparo.run.audit_card import Audit
 from inside import criterion_prompt
 from servers import Api, tokens
@@ -234,24 +232,6 @@ def test_a_finished_audit_with_failures_asks_no_more_when_it_is_started_again(tm
     first, again = (audit(TEXTS, "better", **how).cards[0] for _ in range(2))
     assert again.calls == first.calls <= 150
     assert again.findings == first.findings
-
-
-def test_an_audit_that_was_stopped_goes_on_with_the_same_questions(tmp_path):
-    def plan(folder):
-        return plan_audit(TEXTS, AuditOptions("better", judge=simulated(padded=0.5), out=tmp_path / folder))
-
-    whole = plan("whole").run()
-
-    def stop(progress):
-        if progress.answered > 110:
-            raise KeyboardInterrupt
-
-    stop.pace = 0.0
-    with pytest.raises(KeyboardInterrupt):
-        plan("parts").run(stop)
-    again = plan("parts").run()
-    assert again.cards[0].findings == whole.cards[0].findings
-    assert again.cards[0].calls == whole.cards[0].calls
 
 
 def test_several_judges_have_cards_and_folders_of_their_own(tmp_path):

@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from comparo import Items, StoreError, audition, rank
+from comparo import Items, audition, rank
 from comparo.run.audition import AuditionAnswers
-from inside import Run, Store, read_configuration, read_judgements
+from inside import read_configuration, read_judgements
 from servers import Api, prefers
 from test_voices import TEXTS, asked, coin, run, task, told
 
@@ -34,11 +34,8 @@ def following(done):
 @pytest.mark.long
 def test_the_command_that_an_audition_names_asks_no_audited_pair_again(comparo, tmp_path):
     with Api(prefers(0.5)) as good, Api(prefers(0.01)) as bad:
-        judges = [
-            part
-            for name, api in (("bad", bad), ("good", good))
-            for part in ("--judge", f"openai/{name}; base-url={api.url}")
-        ]
+        servers = {"bad": bad, "good": good}
+        judges = [part for name, api in servers.items() for part in ("--judge", f"openai/{name}; base-url={api.url}")]
         flags = ("--criterion", "better", *judges, "--wording", "paper", "--wording", "between", "--price", "1,2")
         done = comparo("audition", "items.jsonl", *flags, "--pairs", "15", "--out", "found")
         assert done.returncode == 0, done.stderr
@@ -90,17 +87,6 @@ def test_other_texts_another_criterion_and_a_folder_of_no_run_are_refused(compar
     assert re.search(r"\brun .*'40 answers, ", without.stderr)
 
 
-def begun(judges, **options):
-    """A task that begins with an audition of the same judges."""
-    found = audition(TEXTS, "better", judge=list(judges))
-    work = task(list(judges), **options)
-    return task(list(judges), given=found.answers.given_to(work.items, work.voices), **options)
-
-
-def judges():
-    return told("ana"), told("bo"), coin()
-
-
 @pytest.mark.parametrize("orders", ["one", "both"])
 def test_small_sets_are_asked_completely_and_once(orders):
     some = dict(list(TEXTS.items())[:7])
@@ -109,30 +95,6 @@ def test_small_sets_are_asked_completely_and_once(orders):
     given = found.answers.given_to(work.items, work.voices)
     _, judgements = run(task([told("ana"), told("bo")], items=Items.of(some), budget="50n", orders=orders, given=given))
     assert len(asked(judgements)) == len(set(asked(judgements))) == 2 * 7 * 6
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("stop", [130, 200, 300])
-@pytest.mark.parametrize("strategy", ["greedy", "adaptive"])
-def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_path, stop, strategy):
-    _, whole = run(begun(judges(), strategy=strategy))
-    work, stored = begun(judges(), strategy=strategy), []
-
-    class Stopping(Store):
-        def add(self, judgements):
-            kept = super().add(judgements)
-            stored.extend(kept)
-            if len(stored) >= stop:
-                raise StoreError("the power failed")
-            return kept
-
-    store = Stopping(tmp_path / "run", work.identity, work.configuration)
-    with pytest.raises(StoreError, match="power"):
-        Run(work, store).go()
-    store.close()
-    assert stop <= len(read_judgements(tmp_path / "run")) < stop + 3
-    _, resumed = run(begun(judges(), strategy=strategy), tmp_path / "run")
-    assert asked(resumed) == asked(whole)
 
 
 @pytest.mark.long
@@ -175,9 +137,8 @@ def test_a_context_keeps_its_answers(tmp_path):
         answers.given_to(items, work.voices)
     ranking = rank(rows, "better", judge="simulated/soft", audition=found, budget="6n", out=tmp_path / "run")
     assert len(ranking.comparisons) == 6 * 48
-    kept = {(one.question.context, one.question.first, one.question.second): one.p for one in answers.judgements}
-    now = {
-        (one.question.context, one.question.first, one.question.second): one.p
-        for one in read_judgements(tmp_path / "run")
-    }
+    kept, now = (
+        {(one.question.context, one.question.first, one.question.second): one.p for one in some}
+        for some in (answers.judgements, read_judgements(tmp_path / "run"))
+    )
     assert kept.items() <= now.items()

@@ -534,26 +534,6 @@ def test_the_command_with_a_server(run, files):
     assert len(read_judgements(files / "run")) == made
 
 
-@pytest.mark.long
-def test_an_interrupted_comparison_goes_on_to_the_same_answer(tmp_path):
-    old, new, judge = answers(better=0.5)
-    whole = compare(old, new, "better", judge=judge)
-    left = [17]
-
-    def interrupted(first, second):
-        left[0] -= 1
-        if left[0] == 0:
-            raise KeyboardInterrupt
-        return judge(first, second)
-
-    with pytest.raises(KeyboardInterrupt):
-        compare(old, new, "better", judge=interrupted, out=tmp_path / "run")
-    assert 0 < len(read_judgements(tmp_path / "run")) < whole.calls
-    again = compare(old, new, "better", judge=interrupted, out=tmp_path / "run")
-    assert again.input.tolist() == whole.input.tolist()
-    assert again.margin.tolist() == whole.margin.tolist()
-
-
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [

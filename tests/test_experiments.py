@@ -117,6 +117,13 @@ def checked(out, judges):
     return {"changed": [bool(found.is_changed)], "calls": [found.calls], "evidence": found.evidence.tolist()}
 
 
+def begun(out, judges):
+    first = out.with_name("audition")
+    if not first.exists():
+        c.audition(ROWS, "better", judge=Judges()(), pairs=16, out=first)
+    return rank(out, judges(), audition=first)
+
+
 class Search(Experiment[dict[str, list[float]]]):
     """What docs/architecture.md says of a new experiment: contexts are asked until one has a clear winner."""
 
@@ -154,6 +161,7 @@ EXPERIMENTS = {
     "systems": lambda out, judges: rank(out, judges(), goal="systems"),
     "best system": lambda out, judges: rank(out, judges(), goal="best-system"),
     "grown": grown,
+    "begun by an audition": begun,
     "compare": compared,
     "compare some": lambda out, judges: compared(out, judges, budget=30, stop=False),
     **{"audition": auditioned, "audit": audited, "rejudge": rejudged, "why": explained, "check": checked},

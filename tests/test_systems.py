@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from comparo import Items, JudgeError, Leaderboard, load_judge, rank
 from comparo.selection.systems import OWN
-from inside import Budget, Run, Store, Systems, Task, criterion_prompt, prepare, read_judgements, sureness, voices_of
+from inside import Budget, Run, Store, Systems, Task, criterion_prompt, prepare, sureness, voices_of
 
 GROUPS = "abcdef"
 MEANS = dict(zip(GROUPS, (1.0, 0.8, 0.0, -0.2, -0.6, -1.0), strict=True))
@@ -170,12 +170,18 @@ def test_a_run_of_line_ups_stops_once_the_order_of_systems_is_sure():
 
 
 @pytest.mark.long
-def test_line_ups_for_the_best_system_go_on_after_a_stop(tmp_path):
-    options = {"goal": "best-system", "budget": "2n", "lineup": 3}
-    ranking, whole = run(task(**options))
-    met = Counter(name for one in whole for name in one.question.items)
+@pytest.mark.parametrize("options", [{"budget": "3n"}, {"budget": "2n", "lineup": 3}])
+def test_the_goal_best_system_spends_the_calls_on_those_that_may_be_best(options):
+    ranking, judgements = run(task("best-system", **options))
+    met = Counter(name for one in judgements for name in one.question.items)
     assert min(met["a"], met["b"]) > 1.3 * max(met[name] for name in "cdef")
     assert ranking.groups().group[0] == "a"
+
+
+@pytest.mark.long
+def test_line_ups_for_the_best_system_go_on_after_a_stop(tmp_path):
+    options = {"goal": "best-system", "budget": "2n", "lineup": 3}
+    _, whole = run(task(**options))
     with pytest.raises(JudgeError, match="withdrawn"):
         run(task(**options, judge=Stopping(50)), tmp_path / "run")
     _, resumed = run(task(**options), tmp_path / "run")
@@ -208,37 +214,6 @@ def test_in_one_order_each_system_is_first_as_often_as_second():
     _, judgements = run(task(budget="2n", orders="one"))
     first, second = (Counter(getattr(one.question, side) for one in judgements) for side in ("first", "second"))
     assert max(abs(first[name] - second[name]) for name in GROUPS) <= 2
-
-
-@pytest.mark.long
-def test_the_goal_best_system_spends_the_calls_on_those_that_may_be_best():
-    ranking, judgements = run(task("best-system", "3n"))
-    met = Counter(name for one in judgements for name in (one.question.first, one.question.second))
-    assert min(met["a"], met["b"]) > 1.3 * max(met[name] for name in "cdef")
-    assert ranking.groups().group[0] == "a"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("goal", ["systems", "best-system"])
-@pytest.mark.parametrize("until", [None, 0.99])
-def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_path, goal, until):
-    _, whole = run(task(goal, until=until))
-    stops = (7, len(whole) * 2 // 3)
-    for number, stop in enumerate(stops):
-        with pytest.raises(JudgeError, match="withdrawn"):
-            run(task(goal, judge=Stopping(stop - sum(stops[:number])), until=until), tmp_path / "run")
-        assert len(read_judgements(tmp_path / "run")) == stop
-    judge = Stopping()
-    _, resumed = run(task(goal, judge=judge, until=until), tmp_path / "run")
-    assert asked(resumed) == asked(whole)
-    assert judge.count == len(whole) - stops[-1]
-
-
-@pytest.mark.long
-def test_more_budget_goes_on_with_the_same_questions(tmp_path):
-    run(task("best-system", "2n"), tmp_path / "run")
-    _, resumed = run(task("best-system"), tmp_path / "run")
-    assert asked(resumed) == asked(run(task("best-system"))[1])
 
 
 def test_several_voices_compare_systems(tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import math
-import random
 import re
 import sqlite3
 from contextlib import closing
@@ -26,7 +25,6 @@ from inside import (
     read_judgements,
     voices_of,
 )
-from split import one_short
 
 SIZE = 24
 TEXTS = {f"item {number}": f"Text number {number}." for number in range(SIZE)}
@@ -34,11 +32,10 @@ TRUTH = np.random.default_rng(7).standard_normal(SIZE)
 
 
 class Told(Simulated):
-    """A simulated judge with a name of its own that works on few questions at once, and may die or be shuffled."""
+    """A simulated judge with a name of its own that works on few questions at once, and may die."""
 
     ahead = 4
     stop_after = math.inf
-    stir = None
     price = None
     title = "told/judge"
 
@@ -47,15 +44,6 @@ class Told(Simulated):
         return self.title
 
     def judge(self, questions, prompt):
-        answers = self._answers(questions, prompt)
-        if self.stir is None:
-            yield from answers
-        else:
-            answers = list(answers)
-            random.Random(self.stir + len(answers)).shuffle(answers)
-            yield from answers
-
-    def _answers(self, questions, prompt):
         for answer in super().judge(questions, prompt):
             count = self.__dict__.get("count", 0) + 1
             object.__setattr__(self, "count", count)
@@ -153,8 +141,8 @@ def test_both_orders_of_a_pair_go_to_one_voice():
 
 def test_money_is_shared_equally_and_holds_over_all_voices_together():
     class Paid(Told):
-        def _answers(self, questions, prompt):
-            for one in super()._answers(questions, prompt):
+        def judge(self, questions, prompt):
+            for one in super().judge(questions, prompt):
                 yield Judgement(one.question, p=one.p, mass=one.mass, cost=self.price[0] * 1e-3)
 
     judges = []
@@ -168,52 +156,6 @@ def test_money_is_shared_equally_and_holds_over_all_voices_together():
     assert abs(spent[0] - spent[1]) <= 0.02
     asked_of = [{(one.question.items) for one in judgements if one.question.voice == judge.name} for judge in judges]
     assert asked_of[0] <= asked_of[1]  # the dear one is asked the first of these pairs
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("stop", one_short([150, 3, 70, 260]))
-@pytest.mark.parametrize("strategy", one_short(["adaptive", "greedy"]))
-def test_a_run_that_was_stopped_ends_with_the_judgements_of_an_unbroken_one(tmp_path, stop, strategy):
-    def work(**more):
-        return task([told("ana", **more), told("bo"), coin()], strategy=strategy)
-
-    _, whole = run(work())
-
-    places = iter(range(stop))
-
-    class Stopping(Store):
-        def add(self, judgements):
-            if next(places, None) is None:
-                raise StoreError("the power failed")
-            return super().add(judgements)
-
-    store = Stopping(tmp_path / "run", work().identity, work().configuration)
-    with pytest.raises(StoreError, match="power"):
-        Run(work(), store).go()
-    store.close()
-    assert stop - 3 <= len(read_judgements(tmp_path / "run")) <= stop  # each judge may have been storing one
-    _, resumed = run(work(), tmp_path / "run")
-    assert asked(resumed) == asked(whole)
-    assert len(resumed) == len(whole)
-
-
-@pytest.mark.long
-def test_the_order_in_which_answers_come_does_not_matter_nor_which_voice_is_faster():
-    found = [
-        asked(
-            run(
-                task(
-                    [told("ana", stir=stir, seconds=slow), told("bo", stir=stir), coin(stir=stir)],
-                    items=contexts(),
-                    budget="10n",
-                    strategy="adaptive",
-                )
-            )[1]
-        )
-        for stir, slow in ((None, 0.0), (1, 0.0), (2, 0.001))
-    ]
-    assert found[0] == found[1] == found[2]
-    assert len(found[0]) == 6 * 8 * 10
 
 
 @pytest.mark.long
@@ -255,13 +197,13 @@ def test_a_voice_that_is_dead_from_the_start_is_left_out():
 
 def test_a_voice_that_fails_often_or_ignores_the_labels_is_left_out(caplog):
     class Failing(Told):
-        def _answers(self, questions, prompt):
-            for number, one in enumerate(super()._answers(questions, prompt)):
+        def judge(self, questions, prompt):
+            for number, one in enumerate(super().judge(questions, prompt)):
                 yield one if number % 2 else Judgement(one.question, error="the server answered 500")
 
     class Chatty(Told):
-        def _answers(self, questions, prompt):
-            for one in super()._answers(questions, prompt):
+        def judge(self, questions, prompt):
+            for one in super().judge(questions, prompt):
                 yield Judgement(one.question, p=one.p, mass=0.01, reply="As a model")
 
     failing, chatty = told("failing"), told("chatty")

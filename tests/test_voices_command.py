@@ -133,12 +133,12 @@ def test_judges_come_from_tables_lists_and_variables_and_wordings_multiply_them(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--judge", "simulated/soft; seed"], "'seed' is not NAME=VALUE"),
-        (["--judge", "simulated/soft; colour=red"], "simulated/ judges have no option 'colour'"),
-        (["--judge", "simulated/soft", "--judge", "simulated/hard", "--price", "1,1"], "none of the judges has an opt"),
-        (["--judge", "simulated/soft", "--wording", "paper", "--wording", "paper"], "one of them is there twice"),
-        (["--judge", "simulated/soft", "--judge", "simulated/hard", "--budget", "1n"], "cannot connect the "),
-        (["--judge", "simulated/soft", "--judge", "openai/x; price=1,1", "--budget", "$1"], "needs the judge's price"),
+        (["--judge", "simulated/soft; seed"], "'seed'"),
+        (["--judge", "simulated/soft; colour=red"], "'colour'"),
+        (["--judge", "simulated/soft", "--judge", "simulated/hard", "--price", "1,1"], "'price'"),
+        (["--judge", "simulated/soft", "--wording", "paper", "--wording", "paper"], "twice"),
+        (["--judge", "simulated/soft", "--judge", "simulated/hard", "--budget", "1n"], "cannot connect"),
+        (["--judge", "simulated/soft", "--judge", "openai/x; price=1,1", "--budget", "$1"], "price"),
     ],
 )
 def test_a_wrong_command_is_one_line_and_leaves_nothing(comparo, tmp_path, arguments, message):

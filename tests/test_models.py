@@ -10,7 +10,7 @@ import pytest
 
 from comparo import JudgeError, Question, load_judge
 from comparo.judges.openai import read_usage
-from comparo.judges.prices import Usage, cost, find_price
+from comparo.judges.prices import Usage, find_price
 from inside import Price, criterion_prompt
 from openai_models import ASTRA, LUNA, O3, OLDER
 from servers import Api, Hosted, Reply, refusal, words
@@ -231,7 +231,7 @@ def test_cached_tokens_have_their_price():
 
 def test_tokens_written_to_the_cache_have_their_price():
     price = Price(1.0, 10.0, cached=0.1, stored=1.25)
-    assert cost(price, 100, 0, cached=40, stored=50) == pytest.approx((10 + 4 + 62.5) / 1e6)
+    assert Usage(100, 0, cached=40, stored=50).cost(price) == pytest.approx((10 + 4 + 62.5) / 1e6)
 
 
 @pytest.mark.parametrize(

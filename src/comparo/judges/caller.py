@@ -238,7 +238,7 @@ class Caller(ABC):
         """A reply to a text in the model's own words; a JudgeError where there is none."""
         self.words_asked, self.added, self.begun = tokens, "", False
         case = Case(Question(None, None), text)
-        async with self.client:
+        async with self.client.connections:
             try:
                 (said, *_) = await self._ask(case, 1)
             except AnswerError as problem:

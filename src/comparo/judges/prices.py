@@ -50,8 +50,7 @@ class Price(NamedTuple):
         >>> price[:3], price.source()
         ((0.5, 1.0, 0.05), 'as given, 50% of that for a batch')
         """
-        cached = None if self.cached is None else share * self.cached
-        stored = None if self.stored is None else share * self.stored
+        cached, stored = (None if rate is None else share * rate for rate in (self.cached, self.stored))
         return type(self)(share * self.read, share * self.written, cached, stored, self.day, share * self.share)
 
     def sentence(self, today: date | None = None) -> str:
@@ -114,23 +113,6 @@ def read_price(value: object) -> Price:
     return Price(read, written, cached=rest[0] if rest else None)
 
 
-def cost(price: Price | None, tokens_in: int, tokens_out: int, cached: int = 0, stored: int = 0) -> float:
-    """The cost of the tokens in USD; nan if the price is unknown, or a paid model's tokens are all 0.
-
-    >>> price = Price(0.15, 0.60, cached=0.015)
-    >>> cost(price, 1000, 2), cost(price, 1000, 2, cached=800), cost(price, 0, 0), cost(Price(0.0, 0.0), 0, 0)
-    (0.0001512, 4.32e-05, nan, 0.0)
-    """
-    if price is not None and not any(price[:2]):
-        return 0.0
-    if price is None or not (tokens_in or tokens_out):
-        return math.nan
-    kept = price.read if price.cached is None else price.cached
-    keeping = price.read if price.stored is None else price.stored
-    plain = (tokens_in - cached - stored) * price.read + tokens_out * price.written
-    return (plain + cached * kept + stored * keeping) / 1e6
-
-
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one or more answers; `counted` is False if the server did not state all of them.
@@ -154,9 +136,21 @@ class Usage:
         return replace(Usage(*sums), counted=self.counted and other.counted)
 
     def cost(self, price: Price | None) -> float:
-        """The cost of the tokens in USD; nan if not all of them were counted, unless the price is 0."""
-        paid = (self.tokens_in, self.tokens_out, self.cached, self.stored) if self.counted else (0, 0)
-        return cost(price, *paid)
+        """The cost of the tokens in USD; nan if the price or a count is unknown, or a paid model's tokens are all 0.
+
+        >>> price = Price(0.15, 0.60, cached=0.015)
+        >>> Usage(1000, 2).cost(price), Usage(1000, 2, cached=800).cost(price), Usage().cost(price)
+        (0.0001512, 4.32e-05, nan)
+        >>> Usage(counted=False).cost(Price(0.0, 0.0))
+        0.0
+        """
+        if price is not None and not any(price[:2]):
+            return 0.0
+        if price is None or not self.counted or not (self.tokens_in or self.tokens_out):
+            return math.nan
+        cached, stored = (price.read if rate is None else rate for rate in (price.cached, price.stored))
+        plain = (self.tokens_in - self.cached - self.stored) * price.read + self.tokens_out * price.written
+        return (plain + self.cached * cached + self.stored * stored) / 1e6
 
 
 def count(counts: Any, name: str, most: float = TOKENS) -> int | None:

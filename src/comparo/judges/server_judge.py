@@ -92,7 +92,7 @@ class Calls:
     async def _serve(self) -> None:
         async with AsyncExitStack() as clients, asyncio.TaskGroup() as calls:
             for caller in self._callers:
-                await clients.enter_async_context(caller.client)
+                await clients.enter_async_context(caller.client.connections)
             self._taker = calls.create_task(self._take(calls))
             task = asyncio.current_task()
             assert task is not None

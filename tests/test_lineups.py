@@ -6,16 +6,20 @@ import json
 import math
 from contextlib import closing
 from dataclasses import replace
-from itertools import combinations, permutations
+from itertools import combinations, pairwise, permutations
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 from scipy.sparse.csgraph import connected_components
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp
+from scipy.stats import norm
 
 import comparo
 from comparo import Comparisons, ComparisonsError, Judgement, Question, StoreError, fit, load_judge
+from comparo.model.tuning import SPREAD
+from comparo.selection.designs import merge
+from comparo.selection.doubt import Doubt
 from inside import (
     CLEAR,
     LETTERS,
@@ -29,6 +33,7 @@ from inside import (
     Store,
     criterion_prompt,
     key_of,
+    multiply,
     open_database,
     quiet_fit,
     rate,
@@ -333,6 +338,61 @@ def test_the_seed_chooses_line_ups_on_every_machine(monkeypatch):
     monkeypatch.setattr(LineupSelector, "_take", rounded)
     assert LineupSelector(range(20), 4, seed=7).next(40) == whole
     assert LineupSelector(range(20), 4, seed=8).next(40) != whole
+
+
+@pytest.mark.parametrize("kind", ["hard", "soft", "order"])
+def test_doubt_has_the_scores_of_the_product_with_a_prior(kind):
+    rng, items, top = np.random.default_rng(3), 9, 3
+    true = 1.5 * rng.standard_normal(items)
+    if kind == "order":
+        shown = [rng.permutation(items)[:4].tolist() for _ in range(12)]
+        orders = [sorted(some, key=lambda item: -true[item] - rng.gumbel()) for some in shown]
+        data = Comparisons.from_rows([{"items": a, "order": b} for a, b in zip(shown, orders, strict=True)])
+    else:
+        pairs = [rng.permutation(items)[:2].tolist() for _ in range(30)]
+        apart = [(a, b, true[a] - true[b] + 0.5 * rng.standard_normal()) for a, b in pairs]
+        data = Comparisons.from_rows([(a, b, float(d > 0 if kind == "hard" else expit(d))) for a, b, d in apart])
+    doubt = Doubt(items, top)
+    for _ in range(12):
+        doubt.learn(data)
+    found = multiply(data, BradleyTerry(), prior=SPREAD, is_scaled=True)
+    assert np.allclose(doubt.scores - np.mean(doubt.scores), found.scores[np.argsort(found.graph.item)], atol=0.01)
+    assert doubt.dispersion == pytest.approx(found.dispersion, abs=0.01)
+    assert np.sum(doubt.chance) == pytest.approx(top)
+
+
+def test_doubt_is_the_expected_decrease_of_open_places():
+    rng, items, top, c = np.random.default_rng(5), 12, 4, 1e-4
+    doubt, scores, variance = Doubt(items, top), rng.standard_normal(items), rng.uniform(0.2, 2.0, items)
+    doubt._weigh(scores, variance)
+    border = brentq(lambda t: np.sum(norm.cdf((scores - t) / np.sqrt(variance))) - top, -9, 9)
+    chance = norm.cdf((scores - border) / np.sqrt(variance))
+    assert np.allclose(doubt.chance, chance, atol=1e-9)
+    points, shares = np.polynomial.hermite_e.hermegauss(80)
+    left = variance - c * variance**2 / (1.0 + c * variance)
+    moved = scores[:, None] + np.sqrt(variance - left)[:, None] * points
+    later = norm.cdf((moved - border) / np.sqrt(left)[:, None])
+    decrease = chance * (1 - chance) - (later * (1 - later)) @ (shares / np.sum(shares))
+    assert np.allclose(doubt.weight, decrease / np.max(decrease), atol=2e-3)
+
+
+def test_a_goal_of_the_best_begins_with_all_texts_and_then_joins_them():
+    selector, component = LineupSelector(range(32), 4, strategy="adaptive", goal="top-3", seed=2), np.arange(32)
+    for calls, left in ((8, 8), (3, 1)):
+        asked = [(first, *rest) for first, rest in selector.next(calls)]
+        component = merge(component, np.array([pair for one in asked for pair in pairwise(one)]))
+        assert component.max() + 1 == left
+        selector.observe([{"items": one, "order": sorted(one)} for one in asked])
+
+
+def test_in_the_goal_of_the_best_what_waits_counts_as_asked():
+    selector = LineupSelector(range(32), 4, strategy="adaptive", goal="top-4", seed=0)
+    for _ in range(12):
+        asked = [(first, *rest) for first, rest in selector.next(4)]
+        selector.observe([{"items": one, "order": sorted(one)} for one in asked])
+    counts = np.bincount([item for first, rest in selector.next(16) for item in (first, *rest)], minlength=32)
+    assert np.max(counts) < 16
+    assert np.count_nonzero(counts) >= 8
 
 
 def test_a_goal_of_the_best_asks_about_those_near():

@@ -266,7 +266,7 @@ def _quadratics(laplacian: Laplacian, b: Array) -> Iterator[Quadratic]:
     """q and β of all contexts, those of one batch of the pattern together."""
     batches, correlated = laplacian.pattern.batches, laplacian.pattern.limits.correlated
     if batches[-1].size > correlated:
-        precision = 1.0 / _variances(laplacian)
+        precision = 1.0 / laplacian.tree_variances()
         pull = precision * laplacian.solve(b, accuracy=1e-4)
     for batch in batches:
         contexts, shape = slice(batch.begin, batch.end), (-1, batch.size)
@@ -277,17 +277,6 @@ def _quadratics(laplacian: Laplacian, b: Array) -> Iterator[Quadratic]:
         else:
             parts = precision[batch.nodes].reshape(shape), pull[batch.nodes].reshape(shape)
             yield Quadratic(contexts, batch.nodes, *parts, None)
-
-
-def _variances(laplacian: Laplacian) -> Array:
-    """v_i = 1 / Σ_j 1/(1/Q_ij + v_j), shape (n,); very large for items without comparisons."""
-    first, second, c, n = laplacian.pattern.first, laplacian.pattern.second, laplacian.c, len(laplacian.diagonal)
-    precision = laplacian.diagonal
-    for _ in range(laplacian.pattern.limits.variance_steps):
-        v = 1.0 / np.maximum(precision, np.finfo(float).tiny)
-        ends = (first, c / (1.0 + c * v[second])), (second, c / (1.0 + c * v[first]))
-        precision = np.sum([np.bincount(node, values, n) for node, values in ends], axis=0)
-    return np.asarray(1.0 / np.maximum(precision, np.finfo(float).tiny))
 
 
 def _weights(log_evidence: Array, rounds: int) -> Array:

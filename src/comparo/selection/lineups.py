@@ -8,28 +8,31 @@ units of a pair, and multiplies the determinant of the precision of all scores b
 which for k = 2 is 1 plus the effective resistance A_xx + A_yy − 2A_xy of the choice of pairs. A line-up is built text
 by text: the pair of largest resistance, then always the text with the largest sum of resistances to those chosen. While
 the graph is not connected, each line-up joins k components, so that ⌈(n − 1)/(k − 1)⌉ connect all. The adaptive
-strategy weighs the resistance of two texts by σ(d)σ(−d), and for a goal top-k also by their closeness to the border.
+strategy weighs the resistance of two texts by σ(d)σ(−d). For a goal top-k, texts are drawn by how open it is
+whether they are among the best k (`doubt`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy
 from scipy.special import expit
 
-from comparo.data.columns import look_up
 from comparo.data.comparisons import Comparisons
+from comparo.data.lineups import ROWS
 from comparo.data.prompts import Rest
 from comparo.model.estimators.poe import multiply
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.tuning import WIDE
 from comparo.rounding import first_best
-from comparo.selection.designs import DEFAULT_GOAL, top_of
-from comparo.types import Array, Seed, as_generator
+from comparo.selection.designs import DEFAULT_GOAL, merge, top_of
+from comparo.selection.doubt import Doubt
+from comparo.types import Array, Index, Seed, as_generator
 
 RIDGE = 1e-3  # prior precision of a score, in units of a pair: small, so that unconnected texts have large resistance
 MANY = 256  # texts above which line-ups are dealt at random; one of 256 takes 3 ms, one of 1000 takes 75 ms
@@ -71,14 +74,23 @@ class LineupSelector:
         names = list(items)
         self._items = [names[number] for number in self.rng.permutation(len(names)).tolist()]
         self.size, self.strategy = size, strategy
-        self._top = top_of(goal, len(names), strategy)
+        top = top_of(goal, len(names), strategy)
+        self._doubt = None if top is None else Doubt(len(names), top)
+        self._place = {item: code for code, item in enumerate(self._items)}
         self._slots = np.zeros((len(names), size))  # number of times each text was in each slot
         self._is_linked = False
-        self._is_dealt = strategy == "random" or len(names) > MANY
+        self._is_dealt = strategy == "random" or self._doubt is not None or len(names) > MANY
         self._deck, self._link = list(range(len(names))), list[int]()  # codes of shuffled items
         self._covariance = np.eye(0 if self._is_dealt else len(names)) / RIDGE
         self._worth: Array | None = None  # factor on the resistance of two texts; None before answers
-        self._answers: list[Mapping[str, Any]] = []
+        none = np.empty(0, dtype=np.int32)
+        self._known = Comparisons(
+            np.arange(len(names)), none, none, np.empty(0), np.empty(0), lineup=np.empty(0, dtype=ROWS)
+        )
+        self._is_learnt = True
+        self._open: set[tuple[int, ...]] = set()  # line-ups without an answer
+        self._waiting = np.zeros(len(names))  # how many of them each text is in, from the last fit on
+        self._component: Index = np.arange(len(names), dtype=np.int32)
         self._asked: set[tuple[int, ...]] = set()  # line-ups in slot order
 
     @property
@@ -90,7 +102,7 @@ class LineupSelector:
         """The next `batch` line-ups; those returned before count as asked. A ValueError if fewer remain."""
         found = []
         for _ in range(batch):
-            chosen = sorted(self._deal() if self._is_dealt else self._build())
+            chosen = sorted(self._choose())
             shown = in_slots(chosen, self._slots, self._asked, self.rng)
             self._take(shown)
             first, *rest = (self._items[code] for code in shown)
@@ -99,31 +111,50 @@ class LineupSelector:
 
     def observe(self, data: Sequence[Mapping[str, Any]]) -> None:
         """Count the line-ups of `data`, rows of `Comparisons.from_rows`, as asked; "adaptive" also uses the answers."""
-        asked = (tuple(look_up(row["items"], self._items).tolist()) for row in data)
+        asked = [tuple(self._place[item] for item in row["items"]) for row in data]
         new = [shown for shown in asked if shown not in self._asked]  # not returned by `next`
         for shown in new:
             self._take(shown)
         if new and self._is_dealt:  # the same seed would deal the same line-ups again
             self._deck = self.rng.permutation(len(self._items)).tolist()
-        if self._is_dealt or self.strategy != "adaptive":
+        if self.strategy != "adaptive" or (self._is_dealt and self._doubt is None):
             return
-        self._answers += data
-        scores, errors = self._fitted()
-        self._worth = expit(scores[:, None] - scores) * expit(scores - scores[:, None])
-        if self._top is not None:
-            ordered = np.sort(scores)[::-1]
-            border = float(np.mean(ordered[self._top - 1 : self._top + 1]))
-            near = np.exp(-0.5 * ((scores - border) / errors) ** 2)
-            self._worth = self._worth * near[:, None] * near
+        self._open.difference_update(asked)
+        self._remember(Comparisons.from_rows(data))
+        self._is_learnt = False
+        if self._doubt is None:
+            found = multiply(self._known, BradleyTerry(), prior=WIDE)
+            scores = np.zeros(len(self._items))
+            scores[found.graph.item] = found.scores
+            self._worth = expit(scores[:, None] - scores) * expit(scores - scores[:, None])
 
-    def _fitted(self) -> tuple[Array, Array]:
-        """Scores and standard errors (N,) from the answers; texts without answers have 0 and the largest error."""
-        data = Comparisons.from_rows(self._answers)
-        found = multiply(data, BradleyTerry(), prior=WIDE)
-        place, std = look_up(data.items.tolist(), self._items)[found.graph.item], found.covariance.std
-        scores, errors = np.zeros(len(self._items)), np.full(len(self._items), float(np.max(std)))
-        scores[place], errors[place] = found.scores, std
-        return scores, np.maximum(errors, np.finfo(float).tiny)
+    def _remember(self, found: Comparisons) -> None:
+        """Add answers, with the codes of shuffled items in place of labels."""
+        place, known = np.array([self._place[item] for item in found.items.tolist()], dtype=np.int32), self._known
+        assert found.lineup is not None
+        assert known.lineup is not None
+        rows = found.lineup.copy()
+        rows["answer"] += np.where(rows["answer"] >= 0, len(known), 0).astype(np.int32)
+        self._known = Comparisons(
+            known.items,
+            np.concatenate([known.first, place[found.first]]),
+            np.concatenate([known.second, place[found.second]]),
+            np.concatenate([known.p, found.p]),
+            np.concatenate([known.weights, found.weights]),
+            lineup=np.concatenate([known.lineup, rows]),
+        )
+
+    def _choose(self) -> list[int]:
+        """The texts of the next line-up."""
+        if self._doubt is None:
+            return self._deal() if self._is_dealt else self._build()
+        if not self._is_learnt:
+            self._doubt.learn(self._known)
+            self._is_learnt = True
+            waiting = [code for shown in self._open for code in shown]
+            self._waiting = np.bincount(waiting, minlength=len(self._items)).astype(float)
+        order = self._doubt.order(self._component, self._waiting, self.rng)
+        return [int(code) for code in order[: self.size]]
 
     def _deal(self) -> list[int]:
         chosen, self._link = self._link, []
@@ -156,6 +187,10 @@ class LineupSelector:
         """Count the line-up `shown`, in slot order, as asked, and update the covariance."""
         self._asked.add(shown)
         self._slots[list(shown), np.arange(len(shown))] += 1.0
+        self._open.add(shown)
+        self._waiting[list(shown)] += 1.0
+        if self._component.any():
+            self._component = merge(self._component, np.array([*pairwise(shown)]))
         if self._is_dealt:
             return
         centred = np.eye(len(shown)) - 1.0 / len(shown)

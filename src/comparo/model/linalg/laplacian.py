@@ -191,6 +191,19 @@ class Laplacian:
         share = 1.0 - 2.0 / items + ridge[nodes] ** 2 / (np.where(total > 0, total, 1.0) * own)
         return np.asarray(share / own + spread[nodes])
 
+    def tree_variances(self) -> Array:
+        """v_i = 1 / (ridge_i + Σ_j 1/(1/c_ij + v_j)), (n,): the diagonal of H⁻¹ on a graph without short cycles.
+
+        Very large for a node without comparisons and ridge.
+        """
+        first, second, c, nodes = self.pattern.first, self.pattern.second, self.c, self.pattern.graph.nodes
+        ridge, precision = self.ridge[:nodes], self.diagonal[:nodes]
+        for _ in range(self.pattern.limits.variance_steps):
+            v = 1.0 / np.maximum(precision, TINY)
+            ends = (first, c / (1.0 + c * v[second])), (second, c / (1.0 + c * v[first]))
+            precision = ridge + np.sum([np.bincount(node, values, nodes) for node, values in ends], axis=0)
+        return np.asarray(1.0 / np.maximum(precision, TINY))
+
     @cached_property
     def bias_variances(self) -> Array:
         """The diagonal of H⁻¹ at the biases, shape (C·J,), by J solutions, because H is block-diagonal by context."""

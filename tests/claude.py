@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from batch_server import BatchServer, Behaviour, jsonl
-from servers import Reply, Request
+from servers import Reply, Request, numbers_in
 
 COUNTS = ("processing", "succeeded", "errored", "canceled", "expired")
 
@@ -38,7 +38,7 @@ def refused(status: int, kind: str, text: str, **more: Any) -> Reply:
 def prefers_larger(request: Request) -> Reply:
     """Prefers the text with the higher number, surely where they differ by much."""
     content, labels = request.body["messages"][0]["content"], request.body["output_config"]["format"]["schema"]
-    first, second, *others = numbers = [int(part.partition(".")[0]) for part in content.split("number ")[1:]]
+    first, second, *others = numbers = numbers_in(content)
     if others:
         order = sorted(zip(numbers, "ABCDEFGH", strict=False), reverse=True)
         return message(json.dumps({"order": ">".join(label for _, label in order)}))

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from servers import Reply, Request
+from servers import Reply, Request, likelier_first, logistic, numbers_in
 
 USAGE = {"promptTokenCount": 100, "candidatesTokenCount": 8, "totalTokenCount": 108}
 
@@ -54,7 +54,5 @@ def refused(status: int, kind: str, text: str, *details: dict[str, Any], **more:
 
 def prefers_larger(request: Request) -> Reply:
     """Prefers the text with the higher number, the more surely the more they differ."""
-    shown = request.body["contents"][0]["parts"][0]["text"].split("number ")[1:3]
-    first, second = (int(part.partition(".")[0]) for part in shown)
-    p = 1 / (1 + math.exp(second - first))
-    return likeliest(dict(sorted({"A": p, "B": 1 - p}.items(), key=lambda pair: -pair[1])))
+    first, second = numbers_in(request.body["contents"][0]["parts"][0]["text"])
+    return likelier_first(likeliest, logistic(first - second))

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from servers import Reply, Request, tokens
+from servers import Reply, Request, logistic, numbers_in, tokens
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Model:
         effort = body.get("reasoning_effort", self.default)
         thought = 0 if effort == "none" else self.thought
         limit = body.get("max_completion_tokens", body.get("max_tokens"))
-        p = self._preference(body["messages"][0]["content"])
+        p = preference(body["messages"][0]["content"])
         kinds = _kinds(body["messages"][0]["content"])
         label = "A" if p > 0.5 else "B"
         said = json.dumps({"better": f"{kinds} {label}"}) if "response_format" in body and self.structured else label
@@ -103,9 +103,11 @@ class Model:
                     return _refusal(name, f"Unsupported parameter: '{name}' is not supported with this model.")
         return None
 
-    def _preference(self, text: str) -> float:
-        first, second = (int(part.partition(".")[0]) for part in text.split("number ")[1:3])
-        return 1 / (1 + math.exp(-0.5 * (first - second)))
+
+def preference(text: str) -> float:
+    """P(the first of two texts is better), by their numbers."""
+    first, second = numbers_in(text)[:2]
+    return logistic(0.5 * (first - second))
 
 
 def _kinds(text: str) -> str:

@@ -5,7 +5,6 @@ All prefer the text with the higher number ("Story number 7."), so that runs end
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,8 +15,8 @@ import gemini
 from batch_server import BatchServer, Behaviour
 from claude import ClaudeBatchServer, verdict
 from letters import save_letters
-from openai_models import LUNA, OLDER, Model
-from servers import Api, Reply, Request, is_probe, refusal, tokens
+from openai_models import LUNA, OLDER, Model, preference
+from servers import Api, Reply, Request, is_probe, numbers_in, refusal, tokens
 
 SOL = Model("gpt-6.1-sol", LUNA.efforts, "medium")
 QWEN = replace(OLDER, name="Qwen2.5-7B")
@@ -34,10 +33,10 @@ def openai(request: Request) -> Reply:
     if said.startswith("Count") and model is QWEN:  # it goes on with a reply that was begun
         return tokens({" four": 0.99, "One": 0.01})
     if "Rate the" in said:
-        grade = 1 + _numbers(said)[0] % 5
+        grade = 1 + numbers_in(said)[0] % 5
         return tokens({str(grade): 0.6} | {str(other): 0.1 for other in range(1, 6) if other != grade})
     if criteria := LINE.findall(said):
-        p = _preference(said)
+        p = preference(said)
         likely = {"A": p, "B": 1 - p} if p > 0.5 else {"B": 1 - p, "A": p}
         return tokens(*(position for name in criteria for position in ({f"\n{name}: ": 1.0}, likely)))
     short = {"max_tokens": 8} if model is QWEN else {}  # a letter is one token; these models count eight for a verdict
@@ -49,7 +48,7 @@ def claude(request: Request) -> Reply:
     said, schema = request.body["messages"][0]["content"], request.body["output_config"]["format"]["schema"]
     ((name, allowed),) = schema["properties"].items()
     assert name == "better"
-    p = 0.9 if is_probe(request.body) else _preference(said)
+    p = 0.9 if is_probe(request.body) else preference(said)
     choices = allowed["enum"]
     return verdict(choices[min(int((1 - p) * len(choices)), len(choices) - 1)])
 
@@ -58,17 +57,8 @@ def google(request: Request) -> Reply:
     """As many verdicts as were asked for."""
     said, asked = request.body["contents"][0]["parts"][0]["text"], request.body["generationConfig"]
     ((_, allowed),) = asked["responseJsonSchema"]["properties"].items()
-    p = 0.9 if is_probe(request.body) else _preference(said)
+    p = 0.9 if is_probe(request.body) else preference(said)
     return gemini.verdicts(*[allowed["enum"][0 if p > 0.5 else 1]] * asked.get("candidateCount", 1))
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in re.findall(r"number (\d+)", text)]
-
-
-def _preference(text: str) -> float:
-    first, second = _numbers(text)[:2]
-    return 1 / (1 + math.exp(-0.5 * (first - second)))
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -180,19 +181,34 @@ def tokens(*positions: dict[str, float], **more: Any) -> Reply:
     return Reply(choices({"message": said, "logprobs": {"content": content}}), **more)
 
 
+def numbers_in(text: str) -> list[int]:
+    """The numbers of the texts in a prompt, in the order of their slots."""
+    return [int(number) for number in re.findall(r"number (\d+)", text)]
+
+
+def logistic(d: float) -> float:
+    return 1 / (1 + math.exp(-d))
+
+
 def prefers(sure: float, after: float = 0.0) -> Callable[[Request], Reply]:
     """A server that prefers the text with the higher number, so surely; below 0 it prefers the lower one."""
 
     def reply(request: Request) -> Reply:
-        shown = request.body["messages"][0]["content"].split("number ")[1:]
-        first, second, *others = numbers = [int(part.partition(".")[0]) for part in shown]
-        if others:
+        numbers = numbers_in(request.body["messages"][0]["content"])
+        if len(numbers) > 2:
             each = {label: math.exp(sure * number) for label, number in zip("ABCDEFGH", numbers, strict=False)}
             return tokens({label: value / sum(each.values()) for label, value in each.items()}, after=after)
-        p = 1 / (1 + math.exp(-sure * (first - second) - 0.3 * math.sin(7 * first + 3 * second)))
-        return tokens(dict(sorted({"A": p, "B": 1 - p}.items(), key=lambda pair: -pair[1])), after=after)
+        first, second = numbers
+        return likelier_first(
+            tokens, logistic(sure * (first - second) + 0.3 * math.sin(7 * first + 3 * second)), after=after
+        )
 
     return reply
+
+
+def likelier_first(says: Callable[..., Reply], p: float, **more: Any) -> Reply:
+    """A reply of one token, A with probability p and B else, the likelier of which was sampled."""
+    return says(dict(sorted({"A": p, "B": 1 - p}.items(), key=lambda pair: -pair[1])), **more)
 
 
 def words(*replies: str | None, reason: str = "stop", **more: Any) -> Reply:

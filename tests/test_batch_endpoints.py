@@ -9,8 +9,7 @@ from contextlib import closing
 import pytest
 
 import comparo
-from batch_faults import ENDPOINTS, KINDS, LINED_UP, meet
-from batch_runs import CALLS, SIZE, answers, check_whole, go, task, texts, work
+from batch_runs import CALLS, ENDPOINTS, KINDS, LINED_UP, SIZE, answers, check_whole, go, meet, task, texts, work
 from batch_server import jsonl
 from comparo import JudgeError, PendingError, RunError
 from inside import Run, Storage, Store, check_batch, list_runs, read_judgements, waiting_for

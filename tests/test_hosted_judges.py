@@ -17,7 +17,7 @@ import comparo
 import gemini
 from comparo import JudgeError, Question, load_judge
 from inside import Rest, criterion_prompt
-from servers import KEY, PROMPT, Api, Hosted, Reply, pairs, prefers, raw_server, refusal, tokens, words
+from servers import KEY, PROMPT, Api, Hosted, Reply, numbers_in, pairs, prefers, raw_server, refusal, tokens, words
 
 pytestmark = pytest.mark.usefixtures("keys")
 
@@ -335,16 +335,10 @@ def test_an_order_has_room_for_all_labels():
     assert replace(judge, votes=0).limit(FOUR) == replace(judge, votes=0).limit(PROMPT)
 
 
-def numbers(request):
-    """The numbers of the texts in a request, in slot order."""
-    parts = request.body["messages"][0]["content"].split("number ")[1:]
-    return dict(zip("ABCDEFGH", [int(part.partition(".")[0]) for part in parts], strict=False))
-
-
 @pytest.mark.parametrize("votes", [0, 1])
 def test_a_run_of_line_ups(votes, tmp_path):
     def reply(request):
-        shown = numbers(request)
+        shown = dict(zip("ABCDEFGH", numbers_in(request.body["messages"][0]["content"]), strict=False))
         order = sorted(shown, key=lambda label: -shown[label])
         if votes:
             key = "better" if len(shown) == 2 else "order"

@@ -7,8 +7,8 @@ import pytest
 from scipy.special import expit
 from scipy.stats import rankdata
 
-from comparo import Comparisons, fit
-from comparo.analysis.confidence import expected_spearman, top_probability
+from comparo import Comparisons, fit, load_judge, rank
+from comparo.analysis.confidence import expected_spearman, top_probability, top_share
 from comparo.analysis.sequential import log_evidence
 from comparo.model.likelihoods import Gaussian, StudentT
 from comparo.rounding import mean_ranks
@@ -249,3 +249,30 @@ def test_mean_ranks_are_those_of_scipy():
     values[1, 2, 3] = np.nan
     np.testing.assert_array_equal(mean_ranks(values), rankdata(values, axis=-1))
     assert mean_ranks(np.empty((2, 0))).shape == (2, 0)
+
+
+def test_the_share_of_the_best_is_between_the_chances_of_all_and_of_any():
+    data, _ = simulate(np.random.default_rng(4), 12, 40, 1.0, 0.5)
+    ranking = ranked(data, "mixed")
+    for k in (1, 3, 6):
+        share, every = top_share(ranking, k)[0], top_probability(ranking, k)[0]
+        assert every <= share <= 1.0
+        assert k > 1 or share == every
+        assert share == pytest.approx(np.mean(ranking.top(k)["probability"][:k]), abs=0.06)
+    assert top_share(ranking, 12)[0] == 1.0
+
+
+@pytest.mark.long
+@pytest.mark.statistical
+@pytest.mark.parametrize("judge", ["simulated/soft", "simulated/hard"])
+@pytest.mark.parametrize(("items", "k"), [(30, 1), (30, 5), (60, 10), (100, 50)])
+def test_a_run_that_stops_at_a_share_of_the_best_has_found_it(judge, items, k):
+    shares = []
+    for seed in range(24):
+        scores = dict(enumerate(1.5 * np.random.default_rng([7, seed]).standard_normal(items)))
+        rows = [{"id": item, "text": f"text {item}"} for item in scores]
+        asked = load_judge(judge, scores=scores, noise=1.0, seed=seed)
+        ranking = rank(rows, "better", judge=asked, goal=f"top-{k}", until=0.9, budget="60n", seed=seed)
+        best = set(sorted(scores, key=scores.get)[-k:])
+        shares.append(len(best.intersection(list(ranking)[:k])) / k)
+    assert np.mean(shares) > 0.9 - 2.0 * np.std(shares) / np.sqrt(len(shares))

@@ -217,8 +217,8 @@ class UntilOptions(Options):
 
     Parameters
     ----------
-    until : Stop once the goal is this sure: the expected Spearman correlation with the true order, or the probability
-        that the best are right.
+    until : Stop once the goal is this sure: the expected Spearman correlation with the true order, the expected share
+        of the best K that are right, or the probability that the best group is.
     """
 
     until: float | None = field(default=None, metadata={"read": read_until})

@@ -1,4 +1,4 @@
-"""How well a ranking as a whole agrees with the true one: the expected Spearman correlation and P(the top k are right).
+"""How well a ranking agrees with the true one: the expected Spearman correlation and share of the top k that are right.
 
 Estimated scores vary more than true ones, and draws around them would find an order even in pure noise. So draws come
 from a posterior with a prior N(0, τ²) on the true scores of each context. The experts are replaced by a quadratic,
@@ -22,7 +22,7 @@ v_i = 1 / Σ_j 1/(1/Q_ij + v_j).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +37,7 @@ from comparo.model.solution import Solution
 from comparo.model.tuning import WIDE, Limits
 from comparo.ranking.ranking import Ranking
 from comparo.rounding import mean_ranks, merge_ties
-from comparo.types import Array
+from comparo.types import Array, Mask
 
 # Three points and weights with the first five moments of a standard normal variable (Gauss and Hermite).
 POINTS = ((0.0, 2 / 3), (3**0.5, 1 / 6), (-(3**0.5), 1 / 6))
@@ -100,6 +100,20 @@ def expected_spearman(ranking: Ranking, more: float = 0.0) -> Array:
 def top_probability(ranking: Ranking, k: int) -> Array:
     """Return P(the best k of each context's ranking are exactly the true best k).
 
+    Parameters and result are those of `top_share`.
+
+    Examples
+    --------
+    >>> from comparo import fit
+    >>> bool(top_probability(fit([("a", "b", 0.99), ("b", "a", 0.01), ("a", "b", 0.98)], "poe-bt"), 1)[0] > 0.9)
+    True
+    """
+    return _of_best(ranking, k, lambda is_right: np.all(is_right, axis=2))
+
+
+def top_share(ranking: Ranking, k: int) -> Array:
+    """Return the expected share of the best k of each context's ranking that are among the true best k.
+
     Parameters
     ----------
     ranking
@@ -121,9 +135,15 @@ def top_probability(ranking: Ranking, k: int) -> Array:
     Examples
     --------
     >>> from comparo import fit
-    >>> bool(top_probability(fit([("a", "b", 0.99), ("b", "a", 0.01), ("a", "b", 0.98)], "poe-bt"), 1)[0] > 0.9)
+    >>> ranking = fit([("a", "b", 0.9), ("b", "a", 0.1), ("b", "c", 0.5), ("c", "b", 0.5)], "poe-bt")
+    >>> bool(top_share(ranking, 2)[0] > top_probability(ranking, 2)[0])
     True
     """
+    return _of_best(ranking, k, lambda is_right: np.mean(is_right, axis=2))
+
+
+def _of_best(ranking: Ranking, k: int, value: Callable[[Mask], Array]) -> Array:
+    """The mean over draws of `value` (B, D) of whether each of the best k is among the drawn best k, (B, D, k)."""
     if not isinstance(k, int) or k < 1:
         raise ValueError(f"k is a whole number from 1 on, not {k!r}")
     ranking = ranking.judged
@@ -133,8 +153,8 @@ def top_probability(ranking: Ranking, k: int) -> Array:
             scores = some.select(merge_ties(ranking.scores))
             best = np.argsort(-scores, axis=1, kind="stable")[:, None]
             drawn = np.take_along_axis(some.rotate(some.x), np.broadcast_to(best, some.x.shape), axis=2)
-            is_top = np.min(drawn[..., :k], axis=2) > np.max(drawn[..., k:], axis=2)
-            found[some.contexts] = np.mean(is_top, axis=1)
+            least = np.partition(drawn, -k, axis=2)[..., -k]
+            found[some.contexts] = np.mean(value(drawn[..., :k] >= least[..., None]), axis=1)
     return found[_in_order(ranking)]
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from comparo.analysis.confidence import top_probability
+from comparo.analysis.confidence import top_probability, top_share
 from comparo.analysis.correlations import mean_known
 from comparo.ranking.judge_tables import control_name, control_sentences
 from comparo.ranking.self_consistency import count_flips
@@ -134,8 +134,8 @@ def _goal(record: Record) -> Card | None:
     if not goal.startswith("top-"):
         return None
     k = int(goal.removeprefix("top-"))
-    value = mean_known(top_probability(record.ranking, k))
-    return _graded("goal", TOP, value, k=k, value=value)
+    value, every = (mean_known(found(record.ranking, k)) for found in (top_share, top_probability))
+    return _graded("goal", TOP, value, k=k, value=value, every=every)
 
 
 def _more(record: Record, ahead: Sequence[Outlook]) -> Card | None:

@@ -50,9 +50,9 @@ def rank(data: Any, options: RankOptions) -> Ranking:
         go to the most informative ones for their price.
     budget, until, goal
         A number of calls, "10n" calls per item, "5%" of all ordered pairs, or "$2.50". `until` stops earlier, once the
-        expected Spearman correlation with the true ranking (for the goal "top-5": the probability that the best five
-        are right) reaches it. The goals "systems" and "best-system" are about groups of texts in all contexts together:
-        to separate them (`until`: the expected correlation of their order), or to find the best (`until`: the
+        expected Spearman correlation with the true ranking (for the goal "top-5": the expected share of the best
+        five that are right) reaches it. The goals "systems" and "best-system" are about groups of texts in all contexts
+        together: to separate them (`until`: the expected correlation of their order), or to find the best (`until`: the
         probability that it is).
     strategy, orders, plain, seed
         How pairs are chosen. A plain run follows the paper: the choice of pairs and the scores ignore the texts, and

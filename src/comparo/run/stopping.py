@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from comparo.analysis.confidence import expected_spearman, top_probability
+from comparo.analysis.confidence import expected_spearman, top_probability, top_share
 from comparo.analysis.sequential import CLEAR_EVIDENCE, log_evidence
 from comparo.data.comparisons import Comparisons
 from comparo.errors import Message, named
@@ -35,7 +35,7 @@ from comparo.selection.designs import DEFAULT_GOAL
 from comparo.selection.systems import Systems, sureness
 from comparo.types import Array
 
-LOOK_GROWTH = 1.25  # factor by which the answers grow between two fits of the groups
+LOOK_GROWTH = 1.25  # factor by which the answers grow between two fits of the groups, or of the best k
 
 
 class Stops:
@@ -85,7 +85,7 @@ class Stops:
             answers = [one for context in self._sizes for one in self.rounds[context].answers(wave)]
             if self.systems is not None:
                 reached = set(active) if self._is_sure(answers, self.systems) else set()
-            elif answers:
+            elif answers and self._is_due(len(answers)):
                 reached = set.intersection(*(self._reached(comparisons(own), active) for own in by_ranking(answers)))
         for context, rounds in self.rounds.items():
             if context in reached:
@@ -94,6 +94,12 @@ class Stops:
                 rounds.go_on(wave)
         self.wave, self._late = wave, list(self._sizes)
         return True
+
+    def _is_due(self, answers: int) -> bool:
+        """Whether there are enough new answers for a fit; for the best k, whose waves are small, `LOOK_GROWTH`."""
+        is_due = self.task.goal == DEFAULT_GOAL or answers >= LOOK_GROWTH * self._looked_at
+        self._looked_at = answers if is_due else self._looked_at
+        return is_due
 
     def _is_sure(self, answers: list[Judgement], systems: Systems) -> bool:
         """Give the leaderboard of groups to `systems`, and return whether it has reached the target."""
@@ -148,7 +154,12 @@ def _found(task: Task, ranking: Ranking) -> Array:
         return np.array([math.nan if board is None else sureness(board, task.goal)])
     if task.goal == DEFAULT_GOAL:
         return expected_spearman(ranking)
-    return top_probability(ranking, int(task.goal.removeprefix("top-")))
+    return top_share(ranking, _best(task))
+
+
+def _best(task: Task) -> int:
+    """k of the goal "top-k"."""
+    return int(task.goal.removeprefix("top-"))
 
 
 def stop_sentence(task: Task, ranking: Ranking, rounds: Mapping[Any, Rounds], calls: int, most: int) -> str:
@@ -158,11 +169,13 @@ def stop_sentence(task: Task, ranking: Ranking, rounds: Mapping[Any, Rounds], ca
         DEFAULT_GOAL: "the expected Spearman correlation",
         "systems": "the expected correlation of the order of systems",
         "best-system": "the probability that the best system is right",
-    }.get(task.goal, "the probability that the best are right")
+    }.get(task.goal, f"the expected share of the best {task.goal.removeprefix('top-')} that are right")
     known = found[~np.isnan(found)]
     value = f"{np.mean(known):.3f}" if len(known) else "unknown"
     if len(known) > 1:
         value += f" on average, {np.min(known):.3f} at least"
+    if task.goal.startswith("top-"):
+        value += f"; the probability that all are right is {np.mean(top_probability(ranking, _best(task))):.3f}"
     until, said, sure = named("until", task.until), f"{name} is {value}", sum(one.is_sure for one in rounds.values())
     if sure == len(rounds):
         return "stopped by " + until + f" after {calls:,} of at most {most:,} calls: {said}"

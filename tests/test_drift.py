@@ -16,16 +16,7 @@ from scipy.special import expit
 
 from comparo import Comparisons, Question, RunError, StoreError, compare, rank, rejudge, write_report
 from comparo.analysis.drift import LEANING, NEAR, NEARBY, ODD, TOLERANCE, Drift
-from inside import (
-    UNFINISHED,
-    Price,
-    Simulated,
-    check,
-    open_database,
-    prepare_rank,
-    read_configuration,
-    read_judgements,
-)
+from inside import UNFINISHED, Price, Simulated, check, open_database, prepare_rank, read_configuration, read_judgements
 from servers import Api, prefers
 
 TEXTS = {f"t{number}": f"Story number {number}." for number in range(16)}

@@ -515,8 +515,7 @@ def test_what_cannot_be_asked_is_said_first(options, said):
 
 
 @pytest.mark.parametrize(
-    ("noise", "chosen"),
-    one_short([({2: 0.3, 3: 1.5, 4: 2.5, 6: 4.0}, {2}), (dict.fromkeys((2, 3, 4, 6), 0.5), {6})]),
+    ("noise", "chosen"), one_short([({2: 0.3, 3: 1.5, 4: 2.5, 6: 4.0}, {2}), (dict.fromkeys((2, 3, 4, 6), 0.5), {6})])
 )
 def test_auto_takes_what_shows_most(noise, chosen, tmp_path):
     ranking = comparo.rank(

@@ -13,17 +13,7 @@ import pytest
 import comparo
 from benchmarks import grades as benchmark
 from comparo import Comparisons, WrongFolderError
-from inside import (
-    Simulated,
-    Storage,
-    components,
-    facts,
-    link,
-    list_runs,
-    quiet_fit,
-    read_judgements,
-    read_record,
-)
+from inside import Simulated, Storage, components, facts, link, list_runs, quiet_fit, read_judgements, read_record
 
 SCORE = np.linspace(-15, 15, 30)[np.random.default_rng(3).permutation(30)]
 

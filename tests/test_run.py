@@ -15,18 +15,7 @@ import pytest
 
 from comparo import Items, JudgeError, Judgement, Question, RunError, StoreError, load_judge, rank
 from comparo.selection import Selector
-from inside import (
-    Budget,
-    Rounds,
-    Run,
-    Store,
-    Task,
-    choose_folder,
-    criterion_prompt,
-    encode,
-    list_runs,
-    read_judgements,
-)
+from inside import Budget, Rounds, Run, Store, Task, choose_folder, criterion_prompt, encode, list_runs, read_judgements
 from processes import Forked, Loud
 from split import one_short
 

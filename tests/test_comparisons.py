@@ -12,7 +12,7 @@ import pandas
 import polars
 import pyarrow
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from comparo import Comparisons, ComparisonsError, Judgement, Question
@@ -436,6 +436,7 @@ JUDGED = st.lists(
 )
 
 
+@example([("a", "b", p, weight, "x", "j") for p, weight in ((0.5, 1.0), (1.0, 3.0))], True, False, False)
 @given(rows=JUDGED, weighted=st.booleans(), contexts=st.booleans(), judges=st.booleans())
 def test_merging_agrees_with_a_dictionary(rows, weighted, contexts, judges):
     columns = dict(zip(FULL, zip(*rows, strict=True), strict=True))

@@ -212,14 +212,10 @@ def preferred_pairs(ranking: Ranking, answered: Comparisons) -> PreferencePairs:
     ([0, 0], [0.7, 0.9], [2, 1], 1)
     """
     merged = answered.merge_orders()
-    first, second = _nodes(merged, ranking)
-    low, high = np.minimum(first, second), np.maximum(first, second)
-    key = low.astype(np.int64) * ranking.graph.nodes + high
+    first, low, high, key = _ends(merged, ranking)
     _, lead, pair = np.unique(key, return_index=True, return_inverse=True)
     mean = np.bincount(pair, np.where(first == low, merged.p, 1 - merged.p)) / np.bincount(pair)
-    ends = _nodes(answered, ranking)
-    asked = np.minimum(*ends).astype(np.int64) * ranking.graph.nodes + np.maximum(*ends)
-    counts = np.unique(asked, return_counts=True)[1]
+    counts = np.unique(_ends(answered, ranking)[-1], return_counts=True)[1]
     low, high = low[lead], high[lead]
     difference = ranking.scores[low] - ranking.scores[high]
     tied = (np.abs(mean - 0.5) < EQUAL) | (np.abs(difference) < EQUAL)
@@ -238,11 +234,13 @@ def preferred_pairs(ranking: Ranking, answered: Comparisons) -> PreferencePairs:
     )
 
 
-def _nodes(data: Comparisons, ranking: Ranking) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The ranking's candidate that each comparison shows first, and second; shape (K,) each."""
+def _ends(data: Comparisons, ranking: Ranking) -> tuple[NDArray[Any], ...]:
+    """The candidate that each comparison shows first, the lower and the higher one, and the pair, (K,) each."""
     graph = Graph.build(data)
     node = look_up(graph.labels(data), ranking.solution.labels)
-    return node[graph.first], node[graph.second]
+    first, second = node[graph.first], node[graph.second]
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    return first, low, high, low.astype(np.int64) * ranking.graph.nodes + high
 
 
 def preference_columns(record: Record, prompt: str) -> tuple[dict[str, Column], PreferencePairs]:

@@ -16,7 +16,7 @@ from comparo.data.formats import csv_text
 from comparo.data.items import Items, read_items
 from comparo.data.sheets import read_several, write_sheets
 from comparo.data.text_features import contrasts
-from comparo.log.items import as_objects
+from comparo.log.rows import as_objects
 from comparo.ranking.tabular import json_rows
 from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 from comparo.selection.planning import Answers, CallPlan, plan

@@ -134,10 +134,6 @@ def _read_csv(file: io.BytesIO, source: str, wanted: Collection[str] | None, del
         csv.field_size_limit(longest)
 
 
-def _read_workbook(file: io.BytesIO, source: str, wanted: Collection[str] | None) -> Table:
-    return _table(*rows_of_workbook(file, source), source, wanted)
-
-
 def _table(
     header: list[str], rows: Iterable[list[str]], lines: Sequence[int], source: str, wanted: Collection[str] | None
 ) -> Table:
@@ -224,7 +220,7 @@ _READERS: dict[str, Callable[..., Table]] = {
     ".ndjson": _read_json_lines,
     ".json": _read_json,
     ".parquet": _read_parquet,
-    ".xlsx": _read_workbook,
+    ".xlsx": lambda file, source, wanted: _table(*rows_of_workbook(file, source), source, wanted),
 }
 
 

@@ -1,9 +1,10 @@
-"""A judgement as a row of a database: with its question in a run folder, with its key in a cache.
+"""Judgements and items as rows of a database: judgements with questions in a run folder, with keys in a cache.
 
 Each field of a `Judgement` is a column, and nan is NULL. A row ends with a checksum of its other values
 (`comparo.data.run_folder`).
 """
 
+import json
 import math
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,12 +13,17 @@ from dataclasses import fields, replace
 from itertools import zip_longest
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from comparo.data.items import Items
 from comparo.data.prompts import Question
-from comparo.data.run_folder import Key, about_items, clean, decode, encode, judgement_rows, key_of, slots_of
+from comparo.data.run_folder import ANCHOR, Key, about_items, clean, decode, encode, judgement_rows, key_of, slots_of
 from comparo.judges import Judgement
 from comparo.judges.protocol import NOTHING, Several, about
 from comparo.log.files import now
 
+Label = tuple[str, str]  # an item by its context and id, both encoded
 KINDS = {"float": "REAL", "int": "INTEGER", "bool": "INTEGER", "str": "TEXT", "str | None": "TEXT"}
 ANSWER = {field.name: KINDS[str(field.type)] for field in fields(Judgement)[1:]}  # the columns and their types
 UNKNOWN = ("p", "mass", "seconds", "cost", "error")  # of these, those that may be NULL
@@ -176,3 +182,43 @@ def stored_judgements(connection: sqlite3.Connection, source: object = "") -> It
 def plain(value: Any) -> Any:
     """Replace nan by None, which the database stores as NULL."""
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def as_objects(labels: Iterable[Any]) -> NDArray[Any]:
+    """Labels as an array of objects, also where they are tuples."""
+    return np.fromiter(labels, dtype=object)
+
+
+def texts_of(items: Items) -> dict[Label, tuple[tuple[Any, Any], str, str | None]]:
+    """(context, id), text and context text of each item, by its encoded labels."""
+    shared = [None if text is None else clean(text) for text in items.context_texts]
+    contexts = items.contexts.tolist()
+    rows = zip(items.context.tolist(), items.ids.tolist(), map(clean, items.texts), strict=True)
+    return {
+        (encode(contexts[code]), encode(label)): ((contexts[code], label), text, shared[code])
+        for code, label, text in rows
+    }
+
+
+def write_items(connection: sqlite3.Connection, items: Items, growth: int = 0) -> None:
+    """Replace the stored items where they differ; those that are not there are new in this growth."""
+    known = items.scores if items.anchor is None else {**items.scores, ANCHOR: items.anchor}
+    groups = None if items.group is None else items.group.tolist()
+    rows, contexts = [], dict[str, str | None].fromkeys(map(encode, items.contexts.tolist()))
+    for number, ((context, label), (_, text, shared)) in enumerate(texts_of(items).items()):
+        contexts[context] = shared
+        scores = {name: plain(float(column[number])) for name, column in known.items()}
+        group = None if groups is None else encode(groups[number])
+        rows.append((context, label, text, json.dumps(scores), group))
+    there = connection.execute("SELECT context, id, text, scores, shared, since FROM items ORDER BY number")
+    since = {row[:5]: row[5] for row in there}
+    texts = connection.execute("SELECT context, text FROM contexts").fetchall()
+    if [*since] != rows or dict(texts) != contexts:
+        came = {row[:2]: number for row, number in since.items()}
+        connection.execute("DELETE FROM items")
+        connection.execute("DELETE FROM contexts")
+        connection.executemany("INSERT INTO contexts VALUES (?, ?)", contexts.items())
+        connection.executemany(
+            "INSERT INTO items (context, id, text, scores, shared, since) VALUES (?, ?, ?, ?, ?, ?)",
+            ((*row, came.get(row[:2], growth)) for row in rows),
+        )

@@ -43,8 +43,7 @@ from comparo.log.configuration import (
 )
 from comparo.log.database import open_database
 from comparo.log.files import as_json, explained, lock, make_private, sync, write_text
-from comparo.log.items import write_items
-from comparo.log.rows import calls_of, insert, stored_judgements
+from comparo.log.rows import calls_of, insert, stored_judgements, write_items
 
 VOTES = "votes.csv"
 CHANGED = "changed"  # in run.json: the voices of a judge before it changed (`comparo.run.check`)

@@ -29,7 +29,7 @@ from comparo.errors import Message
 from comparo.judges import Judgement
 from comparo.log.configuration import differences
 from comparo.log.files import as_json
-from comparo.log.items import texts_of
+from comparo.log.rows import texts_of
 from comparo.log.store import read_configuration, read_judgements, stored_items
 from comparo.model.tuning import NEARLY
 from comparo.options import AuditionOptions, ColumnOptions, Storage, TaskOptions, accepts, part

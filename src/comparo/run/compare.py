@@ -24,7 +24,7 @@ from comparo.analysis.sequential import BETS, FEW, Bettors
 from comparo.data.items import Items
 from comparo.data.pairing import Paired, pair_files, pair_groups
 from comparo.errors import Message, OptionError, RunError
-from comparo.log.items import as_objects
+from comparo.log.rows import as_objects
 from comparo.options import CompareOptions, RankOptions, TextOptions, accepts, part
 from comparo.ranking.ranking import Ranking, with_solution
 from comparo.run.compare_result import NEITHER, Duel, too_few

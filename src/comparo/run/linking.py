@@ -38,8 +38,7 @@ from comparo.data.items import Items
 from comparo.data.run_folder import Key, encode, slot_labels
 from comparo.errors import ComparisonsError
 from comparo.judges import Judgement
-from comparo.log.items import Label
-from comparo.log.rows import stored_judgements
+from comparo.log.rows import Label, stored_judgements
 from comparo.log.store import LINK, read_configuration, reading, stored_items
 from comparo.model.linalg.graph import ContextBatch, Pattern
 from comparo.model.posterior import Covariance

@@ -28,7 +28,7 @@ from comparo.judges import Judgement
 from comparo.log.configuration import differences, paid_and_spent
 from comparo.log.database import last_judgement
 from comparo.log.files import as_json, now
-from comparo.log.items import Label, as_objects, texts_of, write_items
+from comparo.log.rows import Label, as_objects, texts_of, write_items
 from comparo.log.store import CHANGED, KEPT, LINK, Store, read_configuration, reading, stored_items
 from comparo.run.linking import UNCENTRED, Growth, History
 from comparo.run.task import Task

@@ -117,9 +117,7 @@ def export_run(
     path = Path(f"{folder.resolve().name}{ENDINGS[format]}") if out is None else Path(out)
     split_ending(path, [Path(f"run{ENDINGS[format]}").suffix])
     if (path.exists() or path.is_symlink()) and not force:
-        raise ValueError(
-            f"{path} is there already; " + Message("choose another {out}, or overwrite it by {force:True}")
-        )
+        raise ValueError(f"{path} exists already; " + Message("choose another {out}, or overwrite it by {force:True}"))
     if format == "dpo":
         columns, pairs = preference_columns(read_record(folder), prompt)
         write_columns(path, columns)

@@ -275,29 +275,18 @@ def _check(method: object, bias: str, prior: Any, prior_pairs: str, level: float
     if not (prior is None or prior in ("first", "estimated") or (number and 1e-100 < prior < 1e100)):
         raise OptionError("prior", prior, "is not a standard deviation above 0, 'first' or 'estimated'")
     if prior == "estimated" and bias == "plug-in":
-        raise ValueError(
-            Message("{prior:'estimated'} finds the bias with the scores; ")
-            + Message("use {bias:'joint'} or 'none', or {method:'poe-bt'}")
-        )
+        remedy = Message("use {bias:'joint'} or 'none', or {method:'poe-bt'}")
+        raise ValueError(Message("{prior:'estimated'} finds the bias with the scores; ") + remedy)
     check_level(level)
     if method in ESTIMATES and prior != "estimated":
-        raise ValueError(
-            f"'{method}' estimates its prior; "
-            + Message("leave {prior} out, or use {method:'poe-bt'} with ")
-            + named("prior", prior)
-        )
+        remedy = Message("leave {prior} out, or use {method:'poe-bt'} with ") + named("prior", prior)
+        raise ValueError(f"'{method}' estimates its prior; " + remedy)
     if method in UNBIASED:
         if bias != "none":
-            raise ValueError(
-                f"'{method}' has no bias term; "
-                + Message("use {method:'poe-bt'}, 'poe-g' or 'poe-g-hard' with ")
-                + named("bias", bias)
-            )
+            remedy = Message("use {method:'poe-bt'}, 'poe-g' or 'poe-g-hard' with ") + named("bias", bias)
+            raise ValueError(f"'{method}' has no bias term; " + remedy)
         if prior is not None:
-            raise ValueError(
-                f"'{method}' takes no prior on the scores; "
-                + Message("use {method:'poe-bt'} with ")
-                + named("prior", prior)
-            )
+            remedy = Message("use {method:'poe-bt'} with ") + named("prior", prior)
+            raise ValueError(f"'{method}' takes no prior on the scores; " + remedy)
     if method != "bt" and prior_pairs != "none":
         raise ValueError(Message("{prior_pairs} belongs to {method:'bt'}"))

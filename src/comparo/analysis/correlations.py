@@ -141,10 +141,8 @@ def calibrate(data: Any, scores: Mapping[Any, float]) -> Gaussian:
     """
     p, difference, weight = true_differences(Comparisons.of(data), scores)
     if len(p) < 2:
-        raise ComparisonsError(
-            f"{len(p)} comparisons have a true score for both of their items; "
-            + Message("give {columns.scores} of more items, with the keys of the comparisons")
-        )
+        remedy = Message("give {columns.scores} of more items, with the keys of the comparisons")
+        raise ComparisonsError(f"{len(p)} comparisons have a true score for both of their items; " + remedy)
     points, place = np.unique(p, return_inverse=True)
     total = np.bincount(place, weight)
     level = np.bincount(place, weight * difference) / total

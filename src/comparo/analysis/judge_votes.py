@@ -172,9 +172,7 @@ class JudgesAndPeople:
         check_people(None, people)
         if not people:
             known = [] if comparisons.judges is None else comparisons.judges.tolist()
-            raise ComparisonsError(
-                Message("name the {people}") + f" among the judges {few(map(shown, known)) or '(none)'}"
-            )
+            raise ComparisonsError(Message("name the {people}") + f" of the judges {few(map(shown, known)) or 'none'}")
         codes = np.unique([judge_code(comparisons, name) for name in people])
         judges = np.setdiff1d(np.unique(comparisons.judged_by), codes)
         if not len(judges):

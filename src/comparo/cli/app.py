@@ -19,14 +19,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, OptionInfo
 
-from comparo.cli.settings import (
-    UNNAMED,
-    Command,
-    flags_now,
-    name_variables,
-    read_settings,
-    settings_file,
-)
+from comparo.cli.settings import UNNAMED, Command, flags_now, name_variables, read_settings, settings_file
 from comparo.data.sanitize import visible
 from comparo.errors import ComparoError, in_flags
 

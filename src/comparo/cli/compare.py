@@ -8,6 +8,7 @@ import typer
 from comparo.cli.finishing import FailFlags, RunFlags, complete
 from comparo.cli.flags import GroupFlags, JudgeFlags
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
+from comparo.data.grammar import read_until
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.data.sanitize import visible
 from comparo.log.files import write_text
@@ -71,8 +72,7 @@ def compare_command(
     --fail-if-worse 0.95`, or two systems of one file: `comparo compare gpt-a gpt-b --data answers.jsonl --group system
     --criterion 'more helpful'`
     """
-    if fail_if_worse is not None and not 0 < fail_if_worse < 1:
-        raise ValueError(f"--fail-if-worse {fail_if_worse} is not between 0 and 1; 0.95 is a usual choice")
+    read_until("fail_if_worse", fail_if_worse)
     # Calls must go on until the one-sided test at `fail_if_worse` can reject: a side has half of the error 1 − level.
     level = much.level if fail_if_worse is None else max(much.level, 2 * fail_if_worse - 1)
     console = flags.console

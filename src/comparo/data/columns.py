@@ -109,7 +109,7 @@ def frame_from_columns(columns: Mapping[str, Column], backend: str | None = None
         return nw.from_dict(columns, backend=library).to_native()
     except (TypeError, ValueError) as error:  # pyarrow's own errors are both
         raise ValueError(
-            f"{library} cannot hold labels of mixed kinds; " + Message("use {backend:'pandas'}: ") + str(error)
+            f"{library} cannot hold mixed labels ({error}); " + Message("use {backend:'pandas'}")
         ) from error
 
 

@@ -111,16 +111,14 @@ def pair_groups(
         if side not in names:
             known = ", ".join(list(dict.fromkeys(names))[:8])
             raise ComparisonsError(
-                f"no text is of {side!r}; there are {known}. " + Message("Name the column by {group}")
+                f"no text is of {side!r}; there are {known}. " + Message("Name its column by {group}")
             )
         texts: dict[Any, tuple[str, str | None]] = {}
         for row in (row for row, name in enumerate(names) if name == side):
             key = items.contexts[items.context[row]]
             if key in texts:
                 problem = f"{side!r} has two texts in context {shown(key)}"
-                raise ComparisonsError(
-                    f"{problem}; " + Message("name the column of the inputs by {columns.context_id:'NAME'}")
-                )
+                raise ComparisonsError(f"{problem}; " + Message("name the inputs by {columns.context_id:'NAME'}"))
             texts[key] = items.texts[row], items.context_texts[items.context[row]]
         found.append(texts)
     if not found[0].keys() & found[1].keys():

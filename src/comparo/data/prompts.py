@@ -154,7 +154,7 @@ class Prompt:
         found = None if form is None else form.read(self.template)
         if form is None or found is None:
             raise ValueError(
-                Message("line-ups put a criterion; use {lineup:2} for a prompt of your own or several criteria")
+                Message("line-ups put a criterion; use {lineup:2} for your own prompt or several criteria")
             )
         kind, heading, does = found
         template = form.template(does, kind, heading, size)

@@ -136,9 +136,7 @@ def _check_unanswered(path: Path) -> None:
     except ComparisonsError as error:
         raise ComparisonsError(f"{path} is there and cannot be read as a sheet; " + remedy + f" ({error})") from error
     if not {WINNER, "first", "second"} <= set(columns):
-        raise ComparisonsError(
-            f"{path} is there and is no sheet of pairs; " + Message("choose another folder with {out}")
-        )
+        raise ComparisonsError(f"{path} is no sheet of pairs; " + Message("choose another folder with {out}"))
     if filled := sum(not is_missing(cell) for cell in columns[WINNER]):
         raise ComparisonsError(f"{path} has {filled} answers and is not overwritten; " + remedy)
 

@@ -53,10 +53,8 @@ class AnthropicJudge(ServerJudge):
 
     def check_options(self) -> None:
         if not self.votes:
-            raise ValueError(
-                "votes = 0 reads log-probabilities, which Claude does not give; sample verdicts, as by "
-                + Message("{option.votes:5}")
-            )
+            remedy = Message("sample verdicts, as by {option.votes:5}")
+            raise ValueError("votes = 0 reads log-probabilities, which Claude does not give; " + remedy)
         super().check_options()
 
     @property

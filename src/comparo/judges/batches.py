@@ -176,10 +176,8 @@ class BatchClient:
         return _Refused(said, status, asked_pause(response.headers))
 
     def _lost(self, problem: _Refused) -> LostError:
-        return LostError(
-            f"{self.address} has lost the batch, or its results {problem}. "
-            + Message("With {batch:'cancel'} it is given up, and the same command then asks its questions again")
-        )
+        remedy = Message("With {batch:'cancel'} it is given up, and the same command then asks its questions again")
+        return LostError(f"{self.address} has lost the batch, or its results {problem}. " + remedy)
 
 
 def _beginning(response: Any) -> bytes:

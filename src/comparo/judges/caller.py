@@ -330,12 +330,8 @@ class Caller(ABC):
         where = f"{self.judge.name} at {self.judge.base_url}"
         if self.dialect.gives_logprobs:
             return AnswerError(f"{where} gives no log-probabilities for this question{f': {why}' if why else ''}")
-        return JudgeError(
-            f"{where} gives no log-probabilities{f' ({why})' if why else ''}; "
-            + Message(
-                "use {option.votes:5} to sample verdicts instead (that is another run: give it another {out}, or none)"
-            )
-        )
+        remedy = Message("use {option.votes:5} to sample verdicts instead (that is another run, with another {out})")
+        return JudgeError(f"{where} gives no log-probabilities{f' ({why})' if why else ''}; " + remedy)
 
     def quoted(self, answer: Answer) -> str:
         """The status and words of a refusal, without secrets."""

@@ -40,10 +40,8 @@ def written_configuration(folder: Path) -> dict[str, Any]:
     try:
         return _parsed(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise StoreError(
-            f"{path} cannot be read ({error}), so nothing says what the judgements beside it are of; "
-            + Message("put it back, or choose another {out}")
-        ) from error
+        problem = f"{path} cannot be read ({error}), so nothing says what the judgements beside it are of; "
+        raise StoreError(problem + Message("put it back, or choose another {out}")) from error
 
 
 def _parsed(text: bytes) -> dict[str, Any]:

@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
-from comparo.data.run_folder import (
-    kind_of,
-)
+from comparo.data.run_folder import kind_of
 from comparo.errors import Message, StoreError
 
 OWNER = 0o600  # readable and writable by the owner alone
@@ -70,9 +68,8 @@ def lock(folder: Path) -> IO[str]:
     except OSError as error:
         file.close()
         if error.errno in IN_USE:
-            raise StoreError(
-                f"{folder} is in use by another process; " + Message("wait for it, or choose another {out}")
-            ) from error
+            remedy = Message("wait for it, or choose another {out}")
+            raise StoreError(f"{folder} is in use by another process; " + remedy) from error
         raise StoreError(
             f"the file system of {folder} has no locks ({error.strerror}), so two processes could pay for "
             "the same answers; " + Message("choose an {out} on a local disk")

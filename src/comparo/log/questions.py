@@ -135,10 +135,8 @@ def had_batches(store: Store) -> bool:
 def check_no_batch(store: Store) -> None:
     """Raise a StoreError where a run waits for a batch, whose questions would be asked twice."""
     if lines := sum(batch.lines for batch in BatchStore(store).open() if batch.sent is not None):
-        raise StoreError(
-            f"{store.folder} waits for a batch of {lines:,} questions at the server; "
-            + Message("add {batch:'wait'} to go on with it, or {batch:'cancel'} to end it early")
-        )
+        remedy = Message("add {batch:'wait'} to go on with it, or {batch:'cancel'} to end it early")
+        raise StoreError(f"{store.folder} waits for a batch of {lines:,} questions at the server; " + remedy)
 
 
 def choices_of(size: int) -> dict[str, float]:

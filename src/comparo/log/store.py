@@ -24,13 +24,7 @@ import numpy as np
 
 from comparo.data.criteria_prompt import shares_in
 from comparo.data.items import Items
-from comparo.data.run_folder import (
-    DATABASE,
-    Key,
-    check_version,
-    read_only,
-    table_of_items,
-)
+from comparo.data.run_folder import DATABASE, Key, check_version, read_only, table_of_items
 from comparo.errors import Message, StoreError, WrongFolderError
 from comparo.judges import Judgement
 from comparo.log.configuration import (
@@ -218,10 +212,8 @@ class Store:
         kept = {}
         if before is not None:
             if differing := differences(before["identity"], identity, may_differ):
-                raise WrongFolderError(
-                    f"{folder} holds another run: {'; '.join(differing)}. "
-                    + Message("Choose another {out}, or start anew with {fresh:True}")
-                )
+                remedy = Message("Choose another {out}, or start anew with {fresh:True}")
+                raise WrongFolderError(f"{folder} holds another run: {'; '.join(differing)}. " + remedy)
             kept = {name: before[name] for name in KEPT if name in before}
         self.change(lambda _: None, {"identity": identity, **now, **kept})
 
@@ -253,9 +245,8 @@ def _check_not_emptied(folder: Path) -> None:
     """Raise a StoreError where a database is empty though a run has begun: it would ask everything again."""
     path = folder / DATABASE
     if path.is_file() and not path.stat().st_size and (folder / CONFIGURATION).exists():
-        raise StoreError(
-            f"{path} is empty, so its judgements are lost; " + Message("put it back, or start anew with {fresh:True}")
-        )
+        remedy = Message("put it back, or start anew with {fresh:True}")
+        raise StoreError(f"{path} is empty, so its judgements are lost; " + remedy)
 
 
 def read_configuration(folder: Path) -> dict[str, Any]:

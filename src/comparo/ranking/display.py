@@ -59,15 +59,11 @@ def notes(ranking: Scores) -> tuple[str, ...]:
             "scores do not compare across groups; compare items of different groups to join them"
         )
     if not solution.converged:
-        found.append(
-            "the scores did not settle and may be wrong; "
-            + Message("try {method:'poe-bt'} with a firm prior, as {prior:1}")
-        )
+        remedy = Message("try {method:'poe-bt'} with a firm prior, as {prior:1}")
+        found.append("the scores did not settle and may be wrong; " + remedy)
     if not solution.is_bias_determined:
-        found.append(
-            "the position bias cannot be estimated from these comparisons: show items in both positions, "
-            + Message("or use {bias:'none'}")
-        )
+        remedy = Message("show items in both positions, or use {bias:'none'}")
+        found.append("the position bias cannot be estimated from these comparisons: " + remedy)
     lists_winners = bool(winners_first(comparisons, comparisons.positions).any())
     if lists_winners and solution.effects is not None and solution.bias.size:
         found.append(

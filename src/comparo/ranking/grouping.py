@@ -206,9 +206,8 @@ def _model(judged: Scores, group: Index, is_biased: bool) -> tuple[Solution, lis
     is_ours = fitted is not None and np.array_equal(fitted, group)
     holds = bool(held_of(solution))
     if holds and not is_ours:
-        raise ValueError(
-            "what is held equal was found without these groups; " + Message("give fit {groups} together with {control}")
-        )
+        remedy = Message("give fit {groups} together with {control}")
+        raise ValueError("what is held equal was found without these groups; " + remedy)
     if panel is not None:
         if not is_ours:
             people = [name for name, own in zip(panel.names, panel.anchored.tolist(), strict=True) if own]

@@ -178,9 +178,7 @@ def _powered(
     if len(np.unique(cluster[is_vote])) < 2:
         if over == "these":
             raise ComparisonsError("all votes are about one pair of texts; add votes about others")
-        raise ComparisonsError(
-            Message("all votes are about one context; add votes about others, or use {contexts:'these'}")
-        )
+        raise ComparisonsError(Message("all votes are about one context; add others, or use {contexts:'these'}"))
     count, clusters = len(labels), int(cluster.max()) + 1
     own = fitted(answers.take(is_vote), count, clusters, is_reduced=True)
     asked = np.unique(judge[~is_vote]).tolist()

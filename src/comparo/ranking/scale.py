@@ -268,11 +268,8 @@ def on_scale(ranking: Ranking, anchors: Mapping[Any, float] | None = None, grade
     needs_anchors = grading is None or grading.needs_anchors or is_known.any()
     if needs_anchors and len(np.unique(anchor[is_known])) < 2:
         what = "a scale needs" if grading is None else named("grades", grades) + " on the scale of anchors need"
-        raise ValueError(
-            what
-            + Message(" two or more {anchors} with different scores; or give {grades} as shares of texts, or by ")
-            + "boundary texts"
-        )
+        remedy = Message("{anchors} with different scores; or give {grades} as shares, or by boundary texts")
+        raise ValueError(what + " two or more " + remedy)
     n = len(ranking)
     score, std, degrees, is_misfit = np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, int), np.zeros(n, bool)
     maps: Columns = {name: np.zeros(0) for name in ("anchors", "intercept", "slope", "bend", "knot", "scatter")}

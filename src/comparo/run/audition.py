@@ -206,10 +206,8 @@ class AuditionAnswers:
         for label, texts in texts_of(self.items).items():
             if label not in now or now[label][1:] != texts[1:]:
                 how = "is not among" if label not in now else "is another one in"
-                raise ValueError(
-                    f"{self.source} is an audition of other texts: that of {label[1]} {how} these items; "
-                    + Message("give the items of the audition, or leave {audition} out")
-                )
+                problem = f"{self.source} is an audition of other texts: that of {label[1]} {how} these items; "
+                raise ValueError(problem + Message("give the items of the audition, or leave {audition} out"))
 
     def _names(self, voices: Sequence[Voice]) -> dict[str | None, str | None]:
         """The names of the audition's voices in the run, by their names in the audition."""

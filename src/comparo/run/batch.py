@@ -50,26 +50,20 @@ def check_batch(task: Task, has_folder: bool, mode: Mode = "wait") -> Task:
     asked = task.judge.asked if isinstance(task.judge, CachedJudge) else task.judge
     price = getattr(asked, "at_batch_price", None)
     if task.is_panel:
-        raise ValueError(
-            Message("{batch} is for one judge and one wording: what is asked of several depends on their answers")
-        )
+        raise ValueError(Message("{batch} is for one judge and wording: what is asked of several depends on answers"))
     if isinstance(task.prompt, CriteriaPrompt):
         raise ValueError(Message("{batch} is for one criterion; give one, or leave it out"))
     if task.budget.unit == TOKENS:
         raise ValueError(Message("the budget of {batch} is in calls or dollars; give one such as 2n, or no batch"))
     if price is None or not hasattr(asked, "batches"):
         raise ValueError(
-            f"{task.judge.name} takes no batches; openai/ and anthropic/ judges do. " + Message("Leave {batch} out")
+            f"{task.judge.name} takes no batches, as openai/ and anthropic/ do; " + Message("leave {batch} out")
         )
     if task.until is not None or task.strategy == "adaptive":
-        raise ValueError(
-            Message("{batch} chooses all questions before the first answer; {until}, an adaptive {strategy} and ")
-            + "goals other than ranking go by answers: leave them out"
-        )
+        which = Message("{until}, an adaptive {strategy} and goals other than ranking go by answers: leave them out")
+        raise ValueError(Message("{batch} chooses all questions before the first answer; ") + which)
     if not has_folder:
-        raise ValueError(
-            Message("a batch may take a day, so it needs a folder from which to go on: give {out:'FOLDER'}")
-        )
+        raise ValueError(Message("a batch may take a day, so it needs a folder to go on from: give {out:'FOLDER'}"))
     judge: Judge = price()
     return replace(task, judge=CachedJudge(judge, task.judge.cache) if isinstance(task.judge, CachedJudge) else judge)
 

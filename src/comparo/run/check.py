@@ -232,11 +232,8 @@ def _voices(configuration: Mapping[str, Any], judge: Judge, folder: Path) -> lis
             prompt = Prompt(asked["template"], tuple(asked["labels"]), asked["answer"])
             found.append(Voice(name, judge, prompt))
     if not found:
-        raise ValueError(
-            f"{folder} was judged by another "
-            + Message("{judge}: ")
-            + f"{'; '.join(differing)}; give that judge and its options"
-        )
+        problem = f"{folder} was judged by another " + Message("{judge}: ") + "; ".join(differing)
+        raise ValueError(problem + "; give that judge and its options")
     return found
 
 

@@ -171,10 +171,8 @@ class Comparing(Experiment[Duel]):
         ranking = with_solution(self.run.finish(), unreached=())
         duel = _duel(self.paired, self.order, self.run, self.level, ranking)
         if not duel.asked:
-            raise RunError(
-                Message("no input was answered in both orders, so nothing is known; give a larger {budget}, ")
-                + Message("choose another {out}, or start anew with {fresh:True}")
-            )
+            remedy = Message("give a larger {budget}, choose another {out}, or start anew with {fresh:True}")
+            raise RunError("no input was answered in both orders, so nothing is known; " + remedy)
         return duel
 
     def _allow(self) -> None:

@@ -34,10 +34,7 @@ from comparo.ranking.votes import find_voted, votes_about, with_votes
 from comparo.run.linking import Past, read_past
 from comparo.types import Array
 
-GROUPED = (
-    Message("name a column by {group}, such as the system that wrote the texts, ")
-    + "or give texts the same ids in several contexts"
-)
+GROUPED = Message("name a column by {group}, such as the system, or give texts the same ids in several contexts")
 
 
 def varies(items: Items, term: str) -> bool:

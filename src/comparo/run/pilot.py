@@ -91,10 +91,8 @@ class LineupPlan:
             if k == 2 or task.longest_prompt <= room
         }
         if len(self.pilots) == 1:
-            raise ValueError(
-                Message("{lineup:'auto'} finds only pairs to ask: too few texts in a context, texts too long, ")
-                + Message("or a judge of pairs alone; use {lineup:2}")
-            )
+            why = "too few texts in a context, texts too long, or a judge of pairs alone; "
+            raise ValueError(Message("{lineup:'auto'} finds only pairs to ask: ") + why + Message("use {lineup:2}"))
         self.base: Plan[list[Judgement]] | Plan[Ranking] = self.pilots[2]
         self.tasks = {k: self._resized(k) for k in self.pilots}
         if not self._is_enough(planned.budget.number):
@@ -102,8 +100,8 @@ class LineupPlan:
             if not (more := planned.budget.more(self._is_enough)):
                 planned.expense_of(planned.budget)  # raises where no budget of this unit can be counted
             raise ValueError(
-                Message("{lineup:'auto'}")
-                + f" asks {calls:,} questions first: more than half of what the budget allows, or so many "
+                Message("{lineup:'auto'} asks ")
+                + f"{calls:,} questions first: more than half of what the budget allows, or so many "
                 "that the rest cannot connect all texts" + more + Message("; or use {lineup:4}")
             )
 

@@ -210,9 +210,8 @@ def _check_link(folder: Path | None, link: Path | None) -> None:
         known = (read_configuration(folder).get(LINK) or {}).get("run")
         if known != str(link.resolve()):
             linked_to = known or "no run"
-            raise WrongFolderError(
-                f"the run in {folder} is linked to {linked_to}, not to {link}; " + Message("choose another {out}")
-            )
+            remedy = Message("choose another {out}")
+            raise WrongFolderError(f"the run in {folder} is linked to {linked_to}, not to {link}; " + remedy)
 
 
 def given_words(task: Task) -> str:

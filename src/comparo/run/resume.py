@@ -104,9 +104,7 @@ def _anchors(stored: Items, given: Items, labels: Sequence[Label]) -> NDArray[np
 def _check_alike(stored: Items, given: Items) -> None:
     """Raise a ValueError where only one of both has groups, or the stored items lack numbers of the given ones."""
     if (stored.group is None) != (given.group is None):
-        raise ValueError(
-            Message("either the run's items or the new ones have no groups; give all in one file, with {group}")
-        )
+        raise ValueError(Message("the run's items or the new ones have no groups; give all in one file, with {group}"))
     if missing := [name for name in given.numbers if name not in stored.numbers]:
         raise ValueError(f"the items of the run have no numbers {missing[0]!r}; give all items in one file")
 
@@ -210,10 +208,8 @@ def grown(task: Task, folder: Path | None, is_linked: bool = False) -> Task:
     kept = [one for number, _, one in history.judgements if number <= limit]
     given = tuple(answers_about(items, kept).values())
     if not given:
-        raise WrongFolderError(
-            f"{folder} holds no answers to go by, so there is no ranking to add to; "
-            + Message("finish it with the items that it has, or start anew with {fresh:True}")
-        )
+        remedy = Message("finish it with the items that it has, or start anew with {fresh:True}")
+        raise WrongFolderError(f"{folder} holds no answers to go by, so there is no ranking to add to; " + remedy)
     number = growths + is_new
     link = configuration.get(LINK) or {}
     was_linked = is_linked or link.get("growth") == number
@@ -242,14 +238,12 @@ def linked(task: Task, run: Path) -> Task:
         If no pairs can compare the items of both, or the scores of the method have no scale.
     """
     if (stored := items_there(run)) is None:
-        raise WrongFolderError(
-            Message("{link}") + f" names {run}, which is no folder of a run with texts; name that of comparo rank"
-        )
+        raise WrongFolderError(Message("{link} names ") + f"{run}, no run with texts; name a folder of comparo rank")
     if not task.grows:
         raise ValueError(Message("{link} puts one ranking on a scale; leave it out, or ask one criterion"))
     if task.method in UNCENTRED:
         raise ValueError(
-            f"the scores of {task.method} depend on whom a text met; " + Message("leave {link} or {method} out")
+            f"scores of {task.method} depend on whom a text met; " + Message("leave {link} or {method} out")
         )
     there = {*map(encode, stored.contexts.tolist())}
     if apart := [name for name in task.items.contexts.tolist() if encode(name) not in there]:

@@ -276,7 +276,7 @@ class Task(TaskOptions):
         for voice in self.voices:
             if voice.prompt.size > 2 and not getattr(voice.judge, "lines_up", False):
                 raise ValueError(
-                    f"{voice.judge.name} compares two texts at a time; " + Message("use {lineup:2}, or another judge")
+                    f"{voice.judge.name} compares two texts; " + Message("use {lineup:2}, or another judge")
                 )
 
     def price_of(self, question: Question) -> float:

@@ -215,9 +215,7 @@ def make_prompt(
         if "labels" in own:
             first, _, second = (word.strip() for word in own["labels"].partition(","))
             if not first or not second or "," in second:
-                raise ValueError(
-                    Message("the labels of {prompt} are two words with a comma between, ") + f"not {own['labels']!r}"
-                )
+                raise ValueError(Message("labels of {prompt} are two words with a comma, ") + f"not {own['labels']!r}")
             labels = first, second
         if not Path(prompt).is_file():
             problem = ": no such file; give one, or a template with {first} and {second}"
@@ -303,9 +301,6 @@ def model_sentences(judgements: Iterable[Judgement]) -> tuple[str, ...]:
     for voice, names in counts.items():
         gave = [f"{name} gave {count:,} of them" for name, count in names.items()]
         if len(gave) > 1:
-            found.append(
-                f"answers of {voice or 'the judge'} are by several models: {', '.join(gave)}; "
-                + Message("name one version of the model and run again with {fresh:True}, ")
-                + "if they should be from one"
-            )
+            remedy = Message("if they should be from one, name its version and run again with {fresh:True}")
+            found.append(f"answers of {voice or 'the judge'} are by several models: {', '.join(gave)}; " + remedy)
     return tuple(found)

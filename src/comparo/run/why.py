@@ -84,9 +84,7 @@ class Proposals:
         (judge,) = remembering([judge], folder / REPLIES)
         write = getattr(judge, "write", None)
         if write is None:
-            raise ValueError(
-                f"{judge.name} writes no words of its own; " + Message("leave {propose} out, or use {because}")
-            )
+            raise ValueError(f"{judge.name} writes no words; " + Message("leave {propose} out, or use {because}"))
         answered = [one for one in read_judgements(folder) if not one.failed and len(one.question.items) == 2]
         order = sorted(answered, key=lambda one: (-round(abs(one.p - 0.5), 9), str(one.question)))
         questions = [_question(one, items, kind, heading) for one in order[: TRIES * count]]
@@ -268,9 +266,7 @@ class WhyPlan:
                 column[_rows(self.items, ranking)] = ranking.scores
                 numbers[reason.name] = reason, column
         if not numbers:
-            raise ValueError(
-                Message("the texts of a context have the same numbers; name a {judge}, who is asked about reasons")
-            )
+            raise ValueError(Message("texts of a context have the same numbers; name a {judge} to ask about reasons"))
         people = None if self.people is None else _explained(self.people, self.items, numbers)
         why = _explained(self.ranking, self.items, numbers)
         return Explanation(why, self.items, people, self.stated, **facts, between=self.between, node=self.node)
@@ -357,12 +353,8 @@ def prepare_why(
         plan.proposals = Proposals.of(judge, folder, items, kind, heading, propose)
         plan.with_reasons = with_reasons
         if not plan.proposals.most < limit.dollars and limit.unit == "$":
-            raise ValueError(
-                f"the budget {budget} is not enough for "
-                + Message("{propose} alone: ")
-                + plan.proposals.words
-                + "; raise it"
-            )
+            problem = Message("the budget is not enough for {propose} alone: ")
+            raise ValueError(problem + plan.proposals.words + f"; raise {budget}")
     return plan
 
 

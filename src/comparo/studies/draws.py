@@ -274,10 +274,8 @@ def _check(
     if not covered.all():
         bad = int(np.argmin(covered))
         name, place = recorded.items[recorded.item[bad]], recorded.contexts[recorded.context[bad]]
-        raise ValueError(
-            f"item {shown(name)} of context {shown(place)} was never asked in both orders; "
-            + Message("draw with {orders:'one'}, or record the other order of its pairs")
-        )
+        remedy = Message("draw with {orders:'one'}, or record the other order of its pairs")
+        raise ValueError(f"item {shown(name)} of context {shown(place)} was never asked in both orders; " + remedy)
     least = (np.diff(recorded.starts) + 1) // 2
     if np.any(wanted < least):
         bad = int(np.argmax(wanted < least))

@@ -59,10 +59,8 @@ class Recorded:
         """
         if attribute not in items.scores:
             known = ", ".join(items.scores) or "none"
-            raise ComparisonsError(
-                f"the items have no human scores {attribute!r}; they have {known}. "
-                + Message("Name it by {columns.scores:'NAME'}")
-            )
+            remedy = Message("Name it by {columns.scores:'NAME'}")
+            raise ComparisonsError(f"the items have no human scores {attribute!r}; they have {known}. " + remedy)
         data = Comparisons.of(judgements)
         rows = _matched(data, items)
         order = np.lexsort((rows[1], rows[0], items.context[rows[0]]))
@@ -199,9 +197,7 @@ def open_set(
         raise ValueError(f"{file} is not there; give a file of items with people's scores")
     name, texts = file.name.split(".")[0], Items.of(file) if items is None else items
     if not texts.scores:
-        raise ComparisonsError(
-            f"{file} has no human scores to compare with; " + Message("name it with {columns.scores:'NAME'}")
-        )
+        raise ComparisonsError(f"{file} has no human scores; " + Message("name others with {columns.scores:'NAME'}"))
     wanted = tuple(attributes)
     if unknown := [attribute for attribute in wanted if attribute not in texts.scores]:
         raise ComparisonsError(f"{name} has no human scores {unknown[0]!r}; it has {', '.join(texts.scores)}")
@@ -224,11 +220,8 @@ def _judged(name: str, place: Path, attributes: tuple[str, ...], named: bool) ->
     )
     if place.is_file():
         if len(attributes) > 1:
-            raise ValueError(
-                f"{place} holds the judgements of one attribute; "
-                + Message("say which with {attribute}: ")
-                + ", ".join(attributes)
-            )
+            which = Message("say which with {attribute}: ") + ", ".join(attributes)
+            raise ValueError(f"{place} holds the judgements of one attribute; " + which)
         return {first: place}
     files = ((attribute, _named(place, f"{name}.{attribute}")) for attribute in attributes)
     found = {attribute: file for attribute, file in files if file is not None}

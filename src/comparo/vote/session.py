@@ -269,11 +269,11 @@ class Voting(PollOptions):
     def check_texts(self, folder: Path) -> None:
         """Raise a WrongFolderError if a folder has the same voting about other texts, with the differences."""
         if change := self._change(folder):
-            raise WrongFolderError(
-                f"{folder} has votes about other texts: {change.described()}. "
-                + Message("Give the texts as they were to go on, choose another {out}, or start anew with ")
-                + Message("{fresh:True}, which keeps the votes elsewhere")
+            remedy = Message("choose another {out}, or start anew with {fresh:True}, which keeps the votes elsewhere")
+            problem = (
+                f"{folder} has votes about other texts: {change.described()}. Give the texts as they were to go on, "
             )
+            raise WrongFolderError(problem + remedy)
 
     def _change(self, folder: Path) -> Change | None:
         """How the texts differ from those of a folder; None if they do not, or if something else differs too."""

@@ -249,10 +249,9 @@ class HfJudge:
             return
         longest = max(len(row.ids) for row in batch.rows)
         if size == 1:
-            raise JudgeError(
-                f"{self.name}: the device's memory does not hold one question of {longest} tokens; "
-                + Message("use a smaller window, {option.dtype:'bfloat16'} or {option.device_map:'auto'}")
-            )
+            remedy = Message("use a smaller window, {option.dtype:'bfloat16'} or {option.device_map:'auto'}")
+            why = f"{self.name}: the device's memory does not hold one question of {longest} tokens; "
+            raise JudgeError(why + remedy)
         _logger.warning("%s: out of memory at %d questions at once; going on with half of that", self.name, size)
         for half in self._batches.halve(batch):
             yield from self._start(half, labels)

@@ -139,9 +139,9 @@ class BatchServer(Listening):
         }
         return self.told(self.files[id_])
 
-    def page(self, things: dict[str, Any], query: dict[str, list[str]]) -> dict[str, Any]:
+    def page(self, things: dict[str, Any], query: dict[str, list[str]], place: str = "after") -> dict[str, Any]:
         names, most = list(things)[::-1], int(query.get("limit", ["20"])[0])
-        after = query.get("after", [""])[0]
+        after = query.get(place, [""])[0]
         names = names[names.index(after) + 1 :] if after else names
         data = [self.told(things[name]) for name in names[:most]]
         return {"object": "list", "data": data, "has_more": len(names) > most}
@@ -191,10 +191,7 @@ class BatchServer(Listening):
                 status = "expired"
                 bad.append({**head, "response": None, "error": EXPIRED})
             elif outcome != "missing":
-                self.count(line["body"])
-                reply = (
-                    outcome if isinstance(outcome, Reply) else self.does.answer(Request("POST", "", {}, line["body"]))
-                )
+                reply = self.reply_to(line["body"], outcome)
                 made = {**head, "response": {"status_code": reply.status, "body": reply.body}, "error": None}
                 (good if reply.status < 300 else bad).append(made)
         good.reverse()  # results are in any order
@@ -205,6 +202,11 @@ class BatchServer(Listening):
             if lines:
                 batch[name] = f"{batch['id']}-{name}"
                 self.files[batch[name]] = {"id": batch[name], "content": jsonl(lines), "filename": "results"}
+
+    def reply_to(self, body: dict[str, Any], outcome: Outcome) -> Reply:
+        """The answer to a line of a batch, which is asked if the outcome is not an answer of its own."""
+        self.count(body)
+        return outcome if isinstance(outcome, Reply) else self.does.answer(Request("POST", "", {}, body))
 
     def count(self, body: dict[str, Any]) -> None:
         text = body["messages"][0]["content"]

@@ -72,15 +72,10 @@ class ClaudeBatchServer(BatchServer):
         if method == "POST" and steps == ["batches"]:
             return 200, self.make(json.loads(body)["requests"])
         if method == "GET" and steps == ["batches"]:
-            names, after = list(self.batches)[::-1], query.get("after_id", [""])[0]
-            names = names[names.index(after) + 1 :] if after else names
-            most = int(query.get("limit", ["20"])[0])
-            for name in names[:most]:  # a list is a look, too
-                self.move(self.batches[name])
-            data = [self.told(self.batches[name]) for name in names[:most]]
-            return 200, {"data": data, "has_more": len(names) > most, "last_id": names[:most][-1] if data else None}
-        batch = self.batches.get(steps[1])
-        if batch is None:
+            for batch in self.batches.values():  # a list is a look, too
+                self.move(batch)
+            return 200, self.page(self.batches, query, "after_id")
+        if (batch := self.batches.get(steps[1])) is None:
             return 404, refused(404, "not_found_error", "no such batch").body
         if steps[-1] == "cancel":
             batch |= {"processing_status": "canceling", "cancel_initiated_at": self.now()}
@@ -118,8 +113,7 @@ class ClaudeBatchServer(BatchServer):
             if outcome in ("expired", "canceled"):
                 results.append({"custom_id": line["custom_id"], "result": {"type": outcome}})
                 continue
-            reply = outcome if isinstance(outcome, Reply) else self.does.answer(Request("POST", "", {}, line["params"]))
-            self.count(line["params"])
+            reply = self.reply_to(line["params"], outcome)
             good = {"type": "succeeded", "message": reply.body}
             result = good if reply.status < 300 else {"type": "errored", "error": reply.body}
             results.append({"custom_id": line["custom_id"], "result": result})

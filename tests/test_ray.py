@@ -89,6 +89,13 @@ def questions(count, contexts=1):
     ]
 
 
+def wait_until(condition, work=lambda: time.sleep(0.1)):
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        work()
+
+
 def answers(judgements):
     return sorted((str(one.question.context), one.question.first, one.question.second, one.p) for one in judgements)
 
@@ -119,7 +126,7 @@ def test_the_answers_are_those_of_one_machine_and_a_judge_left_early_can_be_aske
 def test_what_ends_the_judge_ends_the_pool_and_the_answers_before_it_are_kept():
     with ray_judge("frail/soft", {"fails": "item 30"}, cpus=0.5) as judge:
         found = []
-        with pytest.raises(JudgeError, match=r"^the key was withdrawn$"):
+        with pytest.raises(JudgeError, match="withdrawn"):
             found.extend(judge.judge(questions(60), PROMPT))
     assert [one.question.first for one in found] == [f"item {k}" for k in range(30)]
 
@@ -129,10 +136,10 @@ def test_what_ends_the_judge_ends_the_pool_and_the_answers_before_it_are_kept():
 def test_a_judge_that_cannot_be_loaded_or_is_not_the_same_everywhere_says_why():
     with (
         ray_judge("frail/soft", {"differs": True}, replicas=2, cpus=0.5) as judge,
-        pytest.raises(JudgeError, match=r"differs .*in process; .*the same model"),
+        pytest.raises(JudgeError, match="in process;"),
     ):
         list(chain.from_iterable(judge.judge(questions(600), PROMPT) for _ in range(1000)))
-    with pytest.raises(ValueError, match=r"no option 'sed'.*on the Ray node"):
+    with pytest.raises(ValueError, match="'sed'"):
         ray_judge("simulated/soft", {"sed": 3})
 
 
@@ -142,26 +149,24 @@ def test_questions_that_kill_every_judge_and_a_judge_that_dies_at_once_are_error
     half = {"CPU": 0.5, "GPU": 0.0}
     with RayJudge("frail/soft", {"dies": "item 30"}, 2, half, None) as judge:
         found = []
-        with pytest.raises(JudgeError, match=r"died 4 times .*'item"):
+        with pytest.raises(JudgeError, match=r"4 times .*'item"):
             found.extend(judge.judge(questions(400, 10), PROMPT))
     assert len(found) == len({one.question for one in found})
-    with pytest.raises(JudgeError, match=r"every judge .*died 4 times"):
+    with pytest.raises(JudgeError, match="every judge"):
         RayJudge("frail/soft", {"exits": True}, 1, half, None)
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("cluster")
 def test_too_little_room_is_an_error_and_less_than_asked_a_warning(caplog, monkeypatch):
-    with pytest.raises(JudgeError, match=r"1 CPU and 1 GPU; .* 4 CPU and 0 GPU"):
+    with pytest.raises(JudgeError, match=r"1 GPU; .* 0 GPU"):
         ray_judge("simulated/soft", gpus=1)
     with ray_judge("simulated/soft", replicas=9) as judge:
         assert len(list(judge.judge(questions(500), PROMPT))) == 500
         assert "8 of the 9 judges" in caplog.text
-        deadline = time.monotonic() + 60
-        while ray.available_resources().get("CPU", 0) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_until(lambda: not ray.available_resources().get("CPU", 0))
         monkeypatch.setattr("comparo.judges.ray_replicas.BUSY", 2.0)
-        with pytest.raises(JudgeError, match=r"no judge .*each needs 1 CPU"):
+        with pytest.raises(JudgeError, match="1 CPU"):
             RayJudge("simulated/soft", {}, 1, {"CPU": 1.0, "GPU": 0.0}, None)
 
 
@@ -178,10 +183,10 @@ def port(behaviour):
 
 def test_a_cluster_that_cannot_be_reached_is_an_error_within_thirty_seconds():
     assert LOOK + JOIN < 30
-    with port("closed") as address, pytest.raises(JudgeError, match="Connection refused") as error:
+    with port("closed") as address, pytest.raises(JudgeError, match=rf"{address} .*refused"):
         ray_judge("simulated/soft", address=address)
-    assert address in str(error.value)
-    assert "ray start --head" in str(error.value)
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        ray_judge("simulated/soft", address="head")
 
 
 @pytest.mark.long
@@ -189,17 +194,12 @@ def test_a_port_that_takes_a_connection_and_says_nothing_is_left():
     code = "from comparo.judges import ray; ray.JOIN = 1; ray.ray_judge('simulated/soft', address={!r})"
     with port("silent") as address:
         done = subprocess.run([sys.executable, "-c", code.format(address)], capture_output=True, text=True, timeout=60)
-    assert re.search(rf"JudgeError: .*{address} .*no answer; .*ray start --head", done.stderr)
-
-
-def test_an_address_that_is_none_is_an_error():
-    with pytest.raises(ValueError, match="not HOST:PORT"):
-        ray_judge("simulated/soft", address="head")
+    assert re.search(rf"JudgeError: .*{address} .*no answer", done.stderr)
 
 
 @pytest.mark.parametrize("name", ["openai/gpt-6-luna", "anthropic/claude-haiku-5-5", "gemini/gemini-3.8-flash"])
 def test_a_judge_of_a_server_is_refused_with_what_to_do_instead(name):
-    with pytest.raises(ValueError, match=rf"^{name} .*leave engine out.*concurrency"):
+    with pytest.raises(ValueError, match=rf"^{name} .*concurrency"):
         load_judge(name, engine="ray", replicas=2)
 
 
@@ -299,7 +299,7 @@ def test_several_judges_on_ray_are_asked_what_they_are_asked_on_one_machine_and_
     ):
         ranking = rank(texts, "better", judge=[one, other], budget="10n")
     said = caplog.messages
-    assert re.match("simulated/soft 2 .*the key was withdrawn", said[0])
+    assert re.match("simulated/soft 2 .*withdrawn", said[0])
     assert said[0].endswith(" simulated/soft 1.")
     assert len(ranking.comparisons) == 240
 
@@ -381,25 +381,18 @@ def test_twenty_thousand_judgements_are_stored_once_each_though_a_worker_and_a_n
 
     options = {"folder": str(log), "seed": 7, "seconds": 0.001}
     with ray_judge("frail/soft", options, replicas=6) as judge:
-
-        def keep_busy_until(replicas):
-            deadline = time.monotonic() + 120
-            while len(started()) < replicas and time.monotonic() < deadline:
-                list(judge.judge(questions(600), PROMPT))
-            assert len(started()) >= replicas
-
-        keep_busy_until(6)
+        wait_until(lambda: len(started()) >= 6, lambda: list(judge.judge(questions(600), PROMPT)))
         assert len(of_second(started())) >= 2
         killing = Killing(judge, {5_000: kill_worker, 10_000: kill_node})
         rank(items, "better", judge=killing, out=tmp_path / "run", **how)
         assert not killing.deeds
-        assert caplog.text.count("died and is started anew") >= 2
-        keep_busy_until(7)
+        assert caplog.text.count("started anew") >= 2
+        wait_until(lambda: len(started()) >= 7, lambda: list(judge.judge(questions(600), PROMPT)))
     rows = "SELECT context, first, second, p, mass, weight, reply, error FROM judgements ORDER BY 1, 2, 3"
-    with sqlite3.connect(tmp_path / "run" / "judgements.db") as one:
-        found = one.execute(rows).fetchall()
-    with sqlite3.connect(tmp_path / "alone" / "judgements.db") as one:
-        expected = one.execute(rows).fetchall()
+    databases = [sqlite3.connect(tmp_path / name / "judgements.db") for name in ("run", "alone")]
+    found, expected = (database.execute(rows).fetchall() for database in databases)
     assert len(found) == 20_000
     assert len({row[:3] for row in found}) == 20_000
     assert found == expected
+    for database in databases:
+        database.close()

@@ -1,7 +1,7 @@
 """comparo fit: scores and a ranking from recorded comparisons."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,8 +11,11 @@ import typer
 
 from comparo.analysis.judge_biases import OwnFamily, own_family
 from comparo.cli.fit_files import (
+    LISTS,
     check_criterion,
+    check_page,
     chosen_answers,
+    class_list,
     criteria_in,
     families_in,
     folder_of,
@@ -39,8 +42,6 @@ from comparo.cli.printing import (
 )
 from comparo.cli.settings import command_line
 from comparo.data.comparisons import Comparisons
-from comparo.data.documents import workbook
-from comparo.data.formats import csv_text
 from comparo.data.sheets import read_several
 from comparo.data.wordings import few
 from comparo.log.store import read_configuration, stored_items
@@ -53,7 +54,7 @@ from comparo.ranking.grouping import group_codes
 from comparo.ranking.leaderboard import Over
 from comparo.ranking.powered import Powered, powered
 from comparo.ranking.ranking import Ranking, with_solution
-from comparo.ranking.scale import Scaled, on_scale
+from comparo.ranking.scale import on_scale
 from comparo.ranking.votes import with_votes
 from comparo.run.audit_card import audited, audited_terms
 from comparo.run.criteria import by_criterion, concluded, stored_answers
@@ -62,7 +63,6 @@ from comparo.run.linking import link
 from comparo.run.voices import comparisons
 
 MANY = 1000  # voices: each may have a position bias of its own, and time grows with the cube of their number
-LISTS = (".csv", ".xlsx")  # endings of a class list
 WHY = {
     "mixed": ", the usual method of one voice, or of few answers",
     "panel": ", the usual method for several voices with enough answers each, or of which only some decide",
@@ -169,23 +169,14 @@ def fit_command(
             raise ValueError(
                 "--anchors and --grades are for texts, --powered ranks their groups; leave one of them out"
             )
-        _print_powered(
-            powered(
-                read_several(files),
-                read_several(votes) if votes else None,
-                own_groups(files) or "items",
-                people=names_in(people),
-                contexts=over,
-                level=level,
-            ),
-            output,
-        )
+        said = read_several(votes) if votes else None
+        how: dict[str, Any] = {"people": names_in(people), "contexts": over, "level": level}
+        _print_powered(powered(read_several(files), said, own_groups(files) or "items", **how), output)
         return
     held = stored_anchors([*files, *filter(None, [linked_to])])
     if report is not None:
-        _check_page(
-            report, filter(None, [*files, linked_to, anchors]), bool(held) or grades is not None or anchors is not None
-        )
+        has_list = bool(held) or grades is not None or anchors is not None
+        check_page(report, filter(None, [*files, linked_to, anchors]), has_list)
     criteria = criteria_in(files)
     given = {"report": report, "votes": votes, "leaderboard": leaderboard, "anchors": anchors, "grades": grades}
     given |= {"link": linked_to}
@@ -195,13 +186,13 @@ def fit_command(
             f"--leaderboard is made by mixed or panel, not by {method}; leave --method or --leaderboard out"
         )
     folder = folder_of(files)
-    if folder is not None and criterion is not None:
+    linked = None if linked_to is None else joined_files(files, linked_to)
+    if linked is not None:
+        chosen, *_ = linked
+    elif folder is not None and criterion is not None:
         chosen = comparisons(by_criterion(*stored_answers(folder))[criterion].values())
     else:
         chosen = chosen_answers(files, voice)
-    both = there = None
-    if linked_to is not None:
-        chosen, there, both = joined_files(files, linked_to)
     if family and (is_grouped or not leaderboard):
         raise ValueError("--family belongs to --leaderboard, where the items are systems: without --groups")
     is_usual = method is None and prior is None and bias != "plug-in"
@@ -214,7 +205,7 @@ def fit_command(
     control = [*audited_terms(control or ())]
     texts = texts_of(files, items, control, is_grouped)
     groups = groups_of(texts) if is_grouped and texts is not None else None
-    how: dict[str, Any] = {
+    how = {
         "bias": bias,
         "prior": _prior(prior),
         "groups": groups if estimates else None,
@@ -232,10 +223,7 @@ def fit_command(
         return
     if chosen.judges is not None and len(chosen.judges) >= MANY:
         say(f"Fits {len(chosen):,} answers by {len(chosen.judges):,} voices; so many may take minutes.")
-    if both is not None and there is not None:
-        ranking = link(chosen, there, both, fitted, has_groups=estimates)
-    else:
-        ranking = fitted(chosen)
+    ranking = fitted(chosen) if linked is None else link(*linked, fitted, has_groups=estimates)
     people_said = read_several(votes) if votes else None
     if people_said is not None:
         ranking = with_votes(ranking, people_said)
@@ -268,7 +256,7 @@ def fit_command(
         record = fitted_record(ranking, made, _named(files), command_line(), *only_voice(files))
         record = replace(record, graded=scaled, why=None if folder is None else read_why(folder))
         if scaled and report.suffix.lower() in LISTS:
-            save_page(report, _class_list(scaled, (record.why or {}).get("feedback"), report))
+            save_page(report, class_list(scaled, (record.why or {}).get("feedback"), report))
         else:
             save_page(report, render(record))
         say(f"Report: {report}")
@@ -300,28 +288,6 @@ def _print_families(found: OwnFamily, output: Format) -> None:
         print_columns(found.board())
         print_text("\n")
     say(found.sentence)
-
-
-def _class_list(scaled: Scaled, feedback: Mapping[tuple[str, str], str] | None, path: Path) -> str | bytes:
-    """The class list in the format of the ending of `path`."""
-    columns = scaled.class_list(feedback)
-    if path.suffix.lower() == ".csv":
-        return csv_text(columns)
-    return workbook({name: column.tolist() for name, column in columns.items()}, ["feedback"])
-
-
-def _check_page(path: Path, files: Iterable[Path], has_list: bool) -> None:
-    """Raise, before anything is fitted, if no page or class list can be written to `path`."""
-    if path.suffix.lower() not in (".html", ".htm", *LISTS):
-        raise ValueError(f"--report {path} is a page or a class list: name a file that ends in .html, .csv or .xlsx")
-    if path.suffix.lower() in LISTS and not has_list:
-        raise ValueError(
-            f"--report {path} is a class list, which needs --grades or --anchors; or name a file that ends in .html"
-        )
-    if path.resolve() in (file.resolve() for file in files):
-        raise ValueError(f"--report {path} is a file of comparisons; name another file")
-    if not path.parent.is_dir():
-        raise ValueError(f"--report: the folder {path.parent} does not exist; create it first")
 
 
 def _named(files: list[Path]) -> str:

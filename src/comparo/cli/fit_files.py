@@ -1,7 +1,7 @@
-"""The files that `comparo fit` reads: answers, texts and their groups, anchors, families."""
+"""The files that `comparo fit` reads and writes: answers, texts and their groups, anchors, families, class lists."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from comparo.data.columns import as_number, shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.covariates import Numbers, columns_in, control_numbers
 from comparo.data.criteria_prompt import shares_in
-from comparo.data.formats import read_columns
+from comparo.data.documents import workbook
+from comparo.data.formats import csv_text, read_columns
 from comparo.data.grammar import read_settings
 from comparo.data.items import Items
 from comparo.data.run_folder import database_of
@@ -21,7 +22,10 @@ from comparo.data.sheets import join, read_parts, read_several
 from comparo.data.wordings import few
 from comparo.log.store import read_configuration, stored_items
 from comparo.ranking.ranking import Ranking
+from comparo.ranking.scale import Scaled
 from comparo.run.fit_policy import Fitting
+
+LISTS = (".csv", ".xlsx")  # endings of a class list
 
 
 def joined_files(files: list[Path], other: Path) -> tuple[Comparisons, Comparisons, Comparisons]:
@@ -207,3 +211,25 @@ def check_criterion(
             f"--{single[0]} is about one ranking, and {file} is of several criteria; choose one by --criterion "
             f"{' or '.join(names)}"
         )
+
+
+def check_page(path: Path, files: Iterable[Path], has_list: bool) -> None:
+    """Raise, before anything is fitted, if no page or class list can be written to `path`."""
+    if path.suffix.lower() not in (".html", ".htm", *LISTS):
+        raise ValueError(f"--report {path} is a page or a class list: name a file that ends in .html, .csv or .xlsx")
+    if path.suffix.lower() in LISTS and not has_list:
+        raise ValueError(
+            f"--report {path} is a class list, which needs --grades or --anchors; or name a file that ends in .html"
+        )
+    if path.resolve() in (file.resolve() for file in files):
+        raise ValueError(f"--report {path} is a file of comparisons; name another file")
+    if not path.parent.is_dir():
+        raise ValueError(f"--report: the folder {path.parent} does not exist; create it first")
+
+
+def class_list(scaled: Scaled, feedback: Mapping[tuple[str, str], str] | None, path: Path) -> str | bytes:
+    """The class list in the format of the ending of `path`."""
+    columns = scaled.class_list(feedback)
+    if path.suffix.lower() == ".csv":
+        return csv_text(columns)
+    return workbook({name: column.tolist() for name, column in columns.items()}, ["feedback"])

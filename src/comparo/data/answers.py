@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from comparo.data.columns import first_rows
 from comparo.data.lineups import position_effects
 from comparo.rounding import snapped
 from comparo.types import Array, Index, LongIndex, Mask
@@ -73,19 +74,23 @@ class Answers:
         array([[0.75, 0.5 ],
                [0.9 , 0.  ]])
         """
-        _, appearance, pair = np.unique(self.pair_keys(), return_index=True, return_inverse=True)
-        order = np.argsort(appearance, kind="stable")
-        lead = appearance[order]
-        pair = np.argsort(order, kind="stable")[pair]
+        lead, seen, mean, weights = self.by_pair()
+        order = np.argsort(lead)
+        return lead[order], seen[order], mean[order], weights[order]
+
+    def by_pair(self) -> tuple[NDArray[np.intp], Mask, Array, Array]:
+        """As `by_order`, with the pairs in ascending order of their keys, which takes no sorting."""
+        lead, pair = first_rows(self.pair_keys())
         slot = 2 * pair + (self.first != self.first[lead][pair])
 
         def total(values: Array) -> Array:
             return np.bincount(slot, values, 2 * len(lead)).astype(np.float64, copy=False).reshape(-1, 2)
 
-        weight = self.weights
-        seen, weights = total(np.ones(len(self))), total(weight)
+        seen = weights = total(np.ones(len(self)))
         mean = total(self.p) / np.maximum(seen, 1)
-        np.divide(total(weight * self.p), weights, out=mean, where=weights > 0)
+        if self.weight is not None:
+            weights = total(self.weight)
+            np.divide(total(self.weight * self.p), weights, out=mean, where=weights > 0)
         return lead, seen > 0, mean, weights
 
     def both_orders(self) -> tuple[Array, Array]:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
+from comparo.data.columns import first_rows
 from comparo.data.comparisons import Comparisons
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import System
@@ -154,7 +155,7 @@ class JudgedPairs:
         key = comparisons.pair_keys()
         if apart is not None:
             key[apart] = -1 - np.arange(np.count_nonzero(apart))
-        _, row, pair = np.unique(key, return_index=True, return_inverse=True)
+        row, pair = first_rows(key)
         low, high = (edge(graph.first, graph.second)[row] for edge in (np.minimum, np.maximum))
         return cls(row, low, high, 2 * pair + (graph.first > graph.second))
 

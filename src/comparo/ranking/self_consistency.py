@@ -69,7 +69,7 @@ def count_flips(comparisons: Comparisons) -> Flips:
     >>> count_flips(Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.6), ("a", "c", 0.9)]))
     Flips(pairs=1, flipped=1, once=1)
     """
-    _, seen, mean, _ = comparisons.by_order()
+    _, seen, mean, _ = comparisons.by_pair()
     one, other = mean[seen.all(axis=1)].T
     same_position = np.minimum(one, other) > 0.5 + NEAR, np.maximum(one, other) < 0.5 - NEAR
     flipped = int(np.count_nonzero(np.logical_or(*same_position)))

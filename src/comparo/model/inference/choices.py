@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, logsumexp
 
+from comparo.data.columns import first_rows
 from comparo.data.comparisons import Comparisons
 from comparo.data.lineups import luce_excess, luce_weights
 from comparo.model.design import Shared
@@ -111,7 +112,7 @@ class Choices:
         # Without γ, both orders are one set: the order of two texts says nothing.
         turned = (pairs.slot % 2 == 1) & (not is_biased and comparisons.lineup is None)
         p = np.where(turned, 1.0 - p, p)
-        lead, slot = np.unique(pairs.slot - turned, return_index=True, return_inverse=True)[1:]
+        lead, slot = first_rows(pairs.slot - turned)
         effect, effects, slots = joint_effects(comparisons)
         first, second = (
             np.where(turned, other, end)[lead]

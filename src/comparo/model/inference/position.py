@@ -314,6 +314,10 @@ def winners_first(comparisons: Comparisons, effect: Index) -> Mask:
     """
     weight, effects = comparisons.weights, int(effect.max()) + 1
     total, won = (np.bincount(effect, of, effects) for of in (weight, weight * (comparisons.p > 0.5)))
+    is_pair = np.bincount(effect, comparisons.slots[comparisons.positions, 1] > 2, effects) == 0
+    found = np.asarray(is_pair & (won >= NEARLY_ALWAYS * total))
+    if not found.any():
+        return found
     place = effect.astype(np.int64)
     if comparisons.contexts is not None and comparisons.context is not None:
         place = place * len(comparisons.contexts) + comparisons.context
@@ -324,6 +328,4 @@ def winners_first(comparisons: Comparisons, effect: Index) -> Mask:
     own[text] = np.tile(effect, 2)
     square = np.bincount(own, uneven**2 / np.maximum(times, TINY), effects)
     texts = np.bincount(own, minlength=effects)
-    is_pair = np.bincount(effect, comparisons.slots[comparisons.positions, 1] > 2, effects) == 0
-    is_uneven = square > texts + UNEVEN * np.sqrt(2.0 * texts)
-    return np.asarray(is_pair & is_uneven & (won >= NEARLY_ALWAYS * total))
+    return np.asarray(found & (square > texts + UNEVEN * np.sqrt(2.0 * texts)))

@@ -8,112 +8,31 @@ Options that belong together are fields of a frozen dataclass. Whatever needs th
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import wraps
-from inspect import Signature, signature
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, get_args
+from typing import Any, Literal, Protocol
 
+from comparo.data import grammar
 from comparo.data.comparisons import Comparisons
 from comparo.data.criteria_prompt import read_criteria
-from comparo.data.grammar import (
-    AUTO,
-    one_of,
-    read_lineup,
-    read_lineups,
-    read_seed,
-    read_share,
-    read_texts,
-    read_until,
-    with_settings,
-)
+from comparo.data.grammar import Options
 from comparo.data.prompts import Prompt
 from comparo.data.sheets import read_several
-from comparo.data.wordings import WORDINGS, few
-from comparo.errors import OptionError
+from comparo.data.wordings import WORDINGS
 from comparo.judges.protocol import Judge
+from comparo.log.folders import Storage as Storage
 from comparo.methods import METHODS, Method, usual_bias
 from comparo.model.estimators.poe import Bias
 from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
 
-P = ParamSpec("P")
-T = TypeVar("T")
-Result = TypeVar("Result")
 JudgeLike = str | Judge | Callable[..., float]
-Estimand = Literal["auto", "judge", "consensus"]
-Mode = Literal["wait", "submit", "cancel"]
 DEFAULT_JUDGE = "local/smollm2"  # runs everywhere, without a key
-
-
-def read_estimate(name: str, given: Any) -> Any:
-    """Read "auto", "judge", "consensus", or the validity of a consensus.
-
-    >>> read_estimate("estimate", "0.5")
-    0.5
-    """
-    names = get_args(Estimand)
-    try:
-        return given if given in names else float(given)
-    except (TypeError, ValueError):
-        shown = ", ".join(names)
-        raise OptionError(name, given, f"is none of {shown}, and no share from 0 to 1") from None
 
 
 def read_votes(_: str, given: Any) -> Comparisons | None:
     """Read several files of votes, or what `Comparisons.of` takes; None is none."""
     are_files = isinstance(given, list) and all(isinstance(each, str | Path) for each in given)
     return read_several(given) if are_files else None if given is None else Comparisons.of(given)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """Options that belong together.
-
-    The metadata of a field: what `read` makes of its name and a given value, or a ValueError; `choices` of a text; and
-    `identity`, where it must stay the same to continue a run.
-    """
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            if read := each.metadata.get("read"):
-                object.__setattr__(self, each.name, read(each.name, getattr(self, each.name)))
-
-
-def part(given: object, group: type[Options]) -> dict[str, Any]:
-    """The values of those options of a group that `given` has, by their names.
-
-    >>> part(RankOptions(goal="top-3"), StopOptions)
-    {'least_mass': 0.5, 'until': None, 'goal': 'top-3'}
-    """
-    return {each.name: getattr(given, each.name) for each in fields(group) if hasattr(given, each.name)}
-
-
-def accepts(
-    options: Callable[P, T],
-) -> Callable[[Callable[[Any, T], Result]], Callable[Concatenate[Any, P], Result]]:
-    """Give a function of data and a group of options a parameter for each option.
-
-    >>> @accepts(StopOptions)
-    ... def half(data: float, options: StopOptions) -> float:
-    ...     return data * options.least_mass
-    >>> half(8), half(8, least_mass=0.25), list(signature(half).parameters)
-    (4.0, 2.0, ['data', 'least_mass', 'until', 'goal'])
-    """
-    known = signature(options).parameters
-
-    def decorate(function: Callable[[Any, T], Result]) -> Callable[Concatenate[Any, P], Result]:
-        @wraps(function)
-        def call(data: Any, *args: P.args, **given: P.kwargs) -> Result:
-            if unknown := [name for name in given if name not in known]:
-                there = few(known, like=unknown[0])
-                raise TypeError(f"{function.__name__} has no parameter {unknown[0]!r}; it has {there}")
-            return function(data, options(*args, **given))
-
-        first, *_ = (one for one in signature(function).parameters.values())
-        call.__signature__ = Signature([first, *known.values()])  # type: ignore[attr-defined]
-        return call  # type: ignore[return-value]  # `data` may be named, too
-
-    return decorate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +127,7 @@ class MassOptions(Options):
     """
 
     # Below the default, most of the model's probability is on something else than the labels.
-    least_mass: float = field(default=0.5, metadata={"read": read_share})
+    least_mass: float = field(default=0.5, metadata={"read": grammar.read_share})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +140,7 @@ class UntilOptions(Options):
         of the best K that are right, or the probability that the best group is.
     """
 
-    until: float | None = field(default=None, metadata={"read": read_until})
+    until: float | None = field(default=None, metadata={"read": grammar.read_until})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,7 +174,7 @@ class AmountOptions(StopOptions):
     """
 
     budget: str | int = "10n"  # ten per item
-    lineup: int | Literal["auto"] = field(default=2, metadata={"read": read_lineup})
+    lineup: int | Literal["auto"] = field(default=2, metadata={"read": grammar.read_lineup})
     audition: str | Path | Auditioned | None = None
 
 
@@ -268,7 +187,7 @@ class SeedOptions(Options):
     seed : The same seed and answers give the same run.
     """
 
-    seed: int = field(default=0, metadata={"read": read_seed, "identity": True})
+    seed: int = field(default=0, metadata={"read": grammar.read_seed, "identity": True})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,8 +201,8 @@ class PairOptions(SeedOptions):
     orders : Ask each pair in both orders (two calls), or in one.
     """
 
-    strategy: Strategy | None = field(default=None, metadata={"read": one_of(Strategy), "identity": True})
-    orders: Orders = field(default=DEFAULT_ORDERS, metadata={"read": one_of(Orders), "identity": True})
+    strategy: Strategy | None = field(default=None, metadata={"read": grammar.one_of(Strategy), "identity": True})
+    orders: Orders = field(default=DEFAULT_ORDERS, metadata={"read": grammar.one_of(Orders), "identity": True})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,25 +222,25 @@ class ScoreOptions(Options):
 
     plain: bool = False
     method: Method | str | None = field(default=None, metadata={"choices": METHODS})
-    estimate: Estimand | float = field(default="auto", metadata={"read": read_estimate})
-    control: str | Sequence[str] = field(default=(), metadata={"read": read_texts})
+    estimate: grammar.Estimand | float = field(default="auto", metadata={"read": grammar.read_estimate})
+    control: str | Sequence[str] = field(default=(), metadata={"read": grammar.read_texts})
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions(ScoreOptions):
     """How answers become scores: the method and its bias, and the estimate and its validity apart."""
 
-    control: tuple[str, ...] = field(default=(), metadata={"read": read_texts})
+    control: tuple[str, ...] = field(default=(), metadata={"read": grammar.read_texts})
     bias: Bias | None = None
     validity: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        method, own = with_settings(self.method or "", "bias")
+        method, own = grammar.with_settings(self.method or "", "bias")
         found: dict[str, Any] = {"method": method or ("poe-bt" if self.plain else None)}
         found["bias"] = own.get("bias") or self.bias or usual_bias(method or "mixed")
         if not isinstance(self.estimate, str):
-            found |= {"estimate": AUTO, "validity": self.estimate}
+            found |= {"estimate": grammar.AUTO, "validity": self.estimate}
         for name, value in found.items():
             object.__setattr__(self, name, value)
 
@@ -329,38 +248,6 @@ class FitOptions(ScoreOptions):
 @dataclass(frozen=True, kw_only=True)
 class TaskOptions(FitOptions, PairOptions, StopOptions):
     """The options of every run."""
-
-
-@dataclass(frozen=True)
-class Storage:
-    """Where a run is stored, and how.
-
-    Parameters
-    ----------
-    out : The run folder; None: a folder of comparo-runs named after `name`, or memory where there is no name.
-    fresh : Whether an existing folder is renamed first.
-    batch : Whether the questions go to the server as a batch: "wait" for it, "submit" it, or "cancel" it; None:
-        questions are asked directly.
-    link : The folder of another run, to whose scale this one is linked; it is read only.
-    notes : Further entries of run.json.
-    """
-
-    out: Path | None = None
-    name: str | None = None
-    fresh: bool = False
-    batch: Mode | None = None
-    link: Path | None = None
-    notes: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, out: "str | Path | Storage | None") -> "Storage":
-        """The storage in the folder `out`, its folders as paths, with a copy of its notes."""
-        given = out if isinstance(out, Storage) else cls(None if out is None else Path(out))
-        own, link = (None if path is None else Path(path) for path in (given.out, given.link))
-        return replace(given, out=own, link=link, notes=dict(given.notes))
-
-
-IN_MEMORY = Storage()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -413,7 +300,7 @@ class TrialOptions(MassOptions, SeedOptions):
     """
 
     pairs: int = 20  # 80% of the gap to the best voice is closed with n calls to all voices (docs/panel.md)
-    lineup: int | Sequence[int] = field(default=2, metadata={"read": read_lineups})
+    lineup: int | Sequence[int] = field(default=2, metadata={"read": grammar.read_lineups})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from comparo.cli.finishing import FailFlags, RankingFlags, rank_by
 from comparo.cli.flags import GroupFlags, JudgeFlags, named
-from comparo.options import AmountOptions, Mode, PairOptions, QuestionOptions, RankOptions, ScoreOptions, VoteOptions
+from comparo.log.folders import Mode
+from comparo.options import AmountOptions, PairOptions, QuestionOptions, RankOptions, ScoreOptions, VoteOptions
 from comparo.run.budget import Budget
 from comparo.run.rank import items_of, plan_rank
 

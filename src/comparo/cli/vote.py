@@ -15,8 +15,9 @@ import typer
 from comparo.cli.flags import ColumnFlags, Count, named
 from comparo.cli.printing import print_text, say, stoppable
 from comparo.cli.settings import command_line
+from comparo.data.grammar import part
 from comparo.data.wordings import PAPER_WORDING
-from comparo.options import PollOptions, part
+from comparo.options import PollOptions
 from comparo.run.voices import make_prompt, split_kind
 from comparo.vote.booth import Booth, opened
 from comparo.vote.server import HOST, LOCAL, check_installed, is_local, open_socket, origin_of, public_url

@@ -1,20 +1,89 @@
-"""How the values of options are read and checked, whether they come from Python or as texts.
+"""What options are, and how their values are read and checked, whether they come from Python or as texts.
+
+The options themselves are groups in `comparo.options`.
 
 A text may have settings behind it, 'openai/m; effort=low, price=0.15,0.60': NAME=VALUE with commas between; a comma
 that no NAME= follows belongs to the value. Other values are read by functions that take the name of the option, and
-raise a ValueError with it.
+raise an OptionError with it.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from functools import wraps
+from inspect import Signature, signature
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, get_args
 
 from comparo.data.lineups import LARGEST_LINEUP
 from comparo.data.wordings import few
 from comparo.errors import OptionError
 
+P = ParamSpec("P")
+T = TypeVar("T")
+Result = TypeVar("Result")
+Estimand = Literal["auto", "judge", "consensus"]
 AUTO: Literal["auto"] = "auto"  # the number of texts that a pilot chooses
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Options that belong together.
+
+    The metadata of a field: what `read` makes of its name and a given value, or a ValueError; `choices` of a text; and
+    `identity`, where it must stay the same to continue a run.
+    """
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if read := each.metadata.get("read"):
+                object.__setattr__(self, each.name, read(each.name, getattr(self, each.name)))
+
+
+def part(given: object, group: type[Options]) -> dict[str, Any]:
+    """The values of those options of a group that `given` has, by their names.
+
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Share(Options):
+    ...     share: float = 0.5
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Many(Share):
+    ...     seed: int = 0
+    >>> part(Many(share=0.25), Share)
+    {'share': 0.25}
+    """
+    return {each.name: getattr(given, each.name) for each in fields(group) if hasattr(given, each.name)}
+
+
+def accepts(
+    options: Callable[P, T],
+) -> Callable[[Callable[[Any, T], Result]], Callable[Concatenate[Any, P], Result]]:
+    """Give a function of data and a group of options a parameter for each option.
+
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Share(Options):
+    ...     share: float = 0.5
+    >>> @accepts(Share)
+    ... def some(data: float, options: Share) -> float:
+    ...     return data * options.share
+    >>> some(8), some(8, share=0.25), list(signature(some).parameters)
+    (4.0, 2.0, ['data', 'share'])
+    """
+    known = signature(options).parameters
+
+    def decorate(function: Callable[[Any, T], Result]) -> Callable[Concatenate[Any, P], Result]:
+        @wraps(function)
+        def call(data: Any, *args: P.args, **given: P.kwargs) -> Result:
+            if unknown := [name for name in given if name not in known]:
+                there = few(known, like=unknown[0])
+                raise TypeError(f"{function.__name__} has no parameter {unknown[0]!r}; it has {there}")
+            return function(data, options(*args, **given))
+
+        first, *_ = (one for one in signature(function).parameters.values())
+        call.__signature__ = Signature([first, *known.values()])  # type: ignore[attr-defined]
+        return call  # type: ignore[return-value]  # `data` may be named, too
+
+    return decorate
 
 
 def read_settings(text: str, *known: str, sign: str = "=") -> Iterator[tuple[str, str]]:
@@ -117,3 +186,17 @@ def read_texts(_: str, given: Any) -> tuple[str, ...]:
     (('length',), ())
     """
     return (given,) if isinstance(given, str) else tuple(given or ())
+
+
+def read_estimate(name: str, given: Any) -> Any:
+    """Read "auto", "judge", "consensus", or the validity of a consensus.
+
+    >>> read_estimate("estimate", "0.5")
+    0.5
+    """
+    names = get_args(Estimand)
+    try:
+        return given if given in names else float(given)
+    except (TypeError, ValueError):
+        shown = ", ".join(names)
+        raise OptionError(name, given, f"is none of {shown}, and no share from 0 to 1") from None

@@ -1,12 +1,12 @@
-"""The run folders in a folder: choose one for a run, and list them."""
+"""Where runs are stored: choose a folder for a run, and list the folders that there are."""
 
 import logging
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from comparo.data.run_folder import DATABASE
 from comparo.errors import StoreError
@@ -15,9 +15,42 @@ from comparo.log.files import free
 from comparo.log.questions import how_far
 from comparo.log.store import LINK, count_judgements, read_configuration, reading
 
+Mode = Literal["wait", "submit", "cancel"]
 ROOT = Path("comparo-runs")
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where a run is stored, and how.
+
+    Parameters
+    ----------
+    out : The run folder; None: a folder of comparo-runs named after `name`, or memory where there is no name.
+    fresh : Whether an existing folder is renamed first.
+    batch : Whether the questions go to the server as a batch: "wait" for it, "submit" it, or "cancel" it; None:
+        questions are asked directly.
+    link : The folder of another run, to whose scale this one is linked; it is read only.
+    notes : Further entries of run.json.
+    """
+
+    out: Path | None = None
+    name: str | None = None
+    fresh: bool = False
+    batch: Mode | None = None
+    link: Path | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, out: "str | Path | Storage | None") -> "Storage":
+        """The storage in the folder `out`, its folders as paths, with a copy of its notes."""
+        given = out if isinstance(out, Storage) else cls(None if out is None else Path(out))
+        own, link = (None if path is None else Path(path) for path in (given.out, given.link))
+        return replace(given, out=own, link=link, notes=dict(given.notes))
+
+
+IN_MEMORY = Storage()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,11 @@ from scipy.special import logit
 
 from comparo.analysis.judge_biases import ROUNDING, ProbeEffects, probe_effects
 from comparo.data.covariates import COMPUTED
+from comparo.data.grammar import accepts, part
 from comparo.data.items import Items
 from comparo.data.probes import OBEYS, ORIGINAL, RIVAL, TWIN, TextProbe, bases_of, probes_for, variants_of
 from comparo.log.files import write_text
-from comparo.options import AuditOptions, ColumnOptions, ProbeOptions, Storage, TaskOptions, accepts, part
+from comparo.options import AuditOptions, ColumnOptions, ProbeOptions, Storage, TaskOptions
 from comparo.ranking.self_consistency import CLIPPED
 from comparo.run.audit_card import FILE, Audit, AuditCard, Finding
 from comparo.run.budget import Budget, Expense

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from comparo.analysis.correlations import mean_known
 from comparo.analysis.reading import lead, reading
 from comparo.analysis.reliability import MEASURES, Jackknife
+from comparo.data.grammar import accepts, part
 from comparo.data.items import Items
 from comparo.data.run_folder import key_of
 from comparo.errors import Message
@@ -32,7 +33,7 @@ from comparo.log.files import as_json
 from comparo.log.rows import texts_of
 from comparo.log.store import read_configuration, read_judgements, stored_items
 from comparo.model.tuning import NEARLY
-from comparo.options import AuditionOptions, ColumnOptions, Storage, TaskOptions, accepts, part
+from comparo.options import AuditionOptions, ColumnOptions, Storage, TaskOptions
 from comparo.ranking.display import contradictions
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.tabular import json_rows

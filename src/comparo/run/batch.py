@@ -27,9 +27,9 @@ from comparo.data.run_folder import key_of
 from comparo.errors import JudgeError, Message, PendingError, RunError
 from comparo.judges import Judge, Judgement
 from comparo.judges.batches import SHARE, WINDOW, LostError, SilentError, State
+from comparo.log.folders import Mode
 from comparo.log.questions import OpenBatch
 from comparo.log.store import Store
-from comparo.options import Mode
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch_transport import CANCELLED, CREATIONS, UNANSWERED, Courier, Pauses
 from comparo.run.budget import TOKENS

@@ -21,11 +21,12 @@ from typing import Any, Generic
 import numpy as np
 
 from comparo.analysis.sequential import BETS, FEW, Bettors
+from comparo.data.grammar import accepts, part
 from comparo.data.items import Items
 from comparo.data.pairing import Paired, pair_files, pair_groups
 from comparo.errors import Message, OptionError, RunError
 from comparo.log.rows import as_objects
-from comparo.options import CompareOptions, RankOptions, TextOptions, accepts, part
+from comparo.options import CompareOptions, RankOptions, TextOptions
 from comparo.ranking.ranking import Ranking, with_solution
 from comparo.run.compare_result import NEITHER, Duel, too_few
 from comparo.run.loop import Experiment, Result, Run

@@ -19,6 +19,7 @@ import numpy as np
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.covariates import Term, control_numbers
+from comparo.data.grammar import Estimand
 from comparo.data.items import Items
 from comparo.data.text_features import contrasts, styles
 from comparo.errors import Message, named
@@ -26,7 +27,7 @@ from comparo.log.store import VOTES
 from comparo.methods import ESTIMATES, quiet_fit, usual_method
 from comparo.model.linalg.graph import Graph
 from comparo.model.observations import fitted_power
-from comparo.options import Estimand, FitOptions
+from comparo.options import FitOptions
 from comparo.ranking.consensus import check_validity, consensus, expected_by
 from comparo.ranking.grouping import ControlNumbers, control_of, group_codes
 from comparo.ranking.ranking import Ranking, with_solution

@@ -23,10 +23,10 @@ from comparo.judges import Judge, Judgement
 from comparo.log.cache import Cache
 from comparo.log.configuration import PROBES
 from comparo.log.files import set_aside
-from comparo.log.folders import choose_folder
+from comparo.log.folders import IN_MEMORY, choose_folder
 from comparo.log.questions import check_no_batch
 from comparo.log.store import CHANGED, LINK, VOTES, Store, read_configuration
-from comparo.options import IN_MEMORY, Storage
+from comparo.options import Storage
 from comparo.ranking.ranking import Ranking
 from comparo.run.batch import BatchRun, check_batch
 from comparo.run.budget import Expense

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from comparo.data.covariates import columns_in
-from comparo.data.grammar import AUTO
+from comparo.data.grammar import AUTO, accepts, part
 from comparo.data.items import Items
 from comparo.errors import Message, named
-from comparo.options import ColumnOptions, RankOptions, Storage, TaskOptions, accepts, part
+from comparo.options import ColumnOptions, RankOptions, Storage, TaskOptions
 from comparo.ranking.ranking import Ranking
 from comparo.run.audit_card import audited, audited_terms, varying
 from comparo.run.audition import AuditionAnswers

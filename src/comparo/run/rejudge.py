@@ -16,6 +16,7 @@ import numpy as np
 
 from comparo.analysis.correlations import mean_known, spearman_within
 from comparo.data.columns import look_up
+from comparo.data.grammar import accepts
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt
 from comparo.data.run_folder import key_of
@@ -25,7 +26,7 @@ from comparo.judges import Judge, Judgement
 from comparo.log.folders import slug
 from comparo.log.store import CHANGED, read_configuration, read_judgements, stored_items
 from comparo.methods import ESTIMATES
-from comparo.options import RejudgeOptions, Storage, accepts
+from comparo.options import RejudgeOptions, Storage
 from comparo.ranking.ranking import Ranking
 from comparo.ranking.self_consistency import count_flips
 from comparo.run.budget import Budget

@@ -20,6 +20,7 @@ from comparo.analysis.confidence import expected_spearman
 from comparo.data.comparisons import Comparisons
 from comparo.data.covariates import Term
 from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
+from comparo.data.grammar import part
 from comparo.data.items import Items
 from comparo.data.probes import injection_sentence
 from comparo.data.prompts import Prompt, Question
@@ -29,7 +30,7 @@ from comparo.judges import Judge, Judgement
 from comparo.judges.prices import Price
 from comparo.log.files import now
 from comparo.methods import quiet_fit
-from comparo.options import FitOptions, TaskOptions, part
+from comparo.options import FitOptions, TaskOptions
 from comparo.run.budget import NEEDS_PRICE, TOKENS, Budget, Expense, links_of
 from comparo.run.fit_policy import GROUPED, Fitting
 from comparo.run.linking import Growth

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from comparo.analysis.misfit import LONGEST_LIST, disagreements
+from comparo.data.grammar import part
 from comparo.data.items import Items
 from comparo.data.prompts import Prompt, Question
 from comparo.data.run_folder import DATABASE, database_of
@@ -30,7 +31,7 @@ from comparo.log.configuration import differences
 from comparo.log.folders import choose_folder
 from comparo.log.store import Store, count_judgements, read_configuration, read_judgements, stored_items
 from comparo.model.observations import OTHERS
-from comparo.options import AmountOptions, PollOptions, TaskOptions, part
+from comparo.options import AmountOptions, PollOptions, TaskOptions
 from comparo.ranking.tabular import rows_of
 from comparo.report.record import read_record
 from comparo.rounding import merge_ties

@@ -87,9 +87,9 @@ def _uncertain(p: Array) -> Array:
 # Nodes and weights of Gauss–Hermite quadrature with the normal density.
 TIE_NODES, TIE_SHARES = np.polynomial.hermite_e.hermegauss(21)
 TIE_SHARES = TIE_SHARES / np.sum(TIE_SHARES)
-# Nodes of quadrature, and the factor on the width from the curvature, because the likelihood of a choice has a long
-# tail. With a width below `NARROW` it is nearly normal: moments by 11 nodes are within 1e-7 of their integrals.
-NARROW, FEW_NODES, MANY_NODES, WIDER = 0.25, 11, 33, 1.3
+# Nodes of quadrature by the width from the curvature, and a factor on it, because the likelihood of a choice has a long
+# tail. Densities below a width of 0.25 are nearly normal: moments by so few nodes are within 1e-7 of their integrals.
+QUADRATURE = ((0.1, 5, 1.0), (0.25, 11, 1.0), (np.inf, 33, 1.3))
 NEWTON = 60  # most steps to the maximum between its bounds: bisection alone takes 30 from 1e6 to 1e-3
 NEAR = 1e-6  # last step to the maximum, in standard deviations
 STEP = 1.0  # longest step of log ν
@@ -221,10 +221,10 @@ def choice_moments(
     """
     found = np.empty((2, len(mean)))
     for rows, x, log_density, shares, _ in _points(mean, variance, p, weight, np.asarray(nu)):
-        share = shares * np.exp(log_density - np.max(log_density, axis=1, keepdims=True))
-        share /= np.sum(share, axis=1, keepdims=True)
-        centre = np.sum(share * x, axis=1)
-        found[:, rows] = centre, np.sum(share * (x - centre[:, None]) ** 2, axis=1)
+        share = shares * np.exp(log_density - np.max(log_density, axis=0))
+        share /= np.sum(share, axis=0)
+        centre = np.sum(share * x, axis=0)
+        found[:, rows] = centre, np.sum(share * (x - centre) ** 2, axis=0)
     # The largest curvature, ¼ of the weight, bounds the posterior variance from below; the quadrature may violate this.
     return found[0], np.maximum(found[1], 1.0 / (1.0 / variance + 0.25 * weight))
 
@@ -239,17 +239,17 @@ def choice_evidence(mean: Array, variance: Array, p: Array, weight: Array, nu: A
     """
     found = np.empty(len(mean))
     for rows, _, log_density, shares, width in _points(mean, variance, p, weight, np.asarray(nu)):
-        found[rows] = logsumexp(log_density, b=shares, axis=1) + np.log(width / np.sqrt(variance[rows]))
+        found[rows] = logsumexp(log_density, b=shares, axis=0) + np.log(width / np.sqrt(variance[rows]))
     return found
 
 
 def _points(
     mean: Array, variance: Array, p: Array, weight: Array, nu: Array
 ) -> Iterator[tuple[LongIndex, Array, Array, Array, Array]]:
-    """Quadrature points d (R, nodes) around the posterior modes of R rows, of the narrow ones and of the others.
+    """Quadrature points d (nodes, R) around the posterior modes of R rows, first of the narrowest.
 
-    Yields the rows, the points, the log density there without log N(0, 1) of the nodes, the shares of the nodes, and
-    the scale of the points (R,).
+    Yields the rows, the points, the log density there without log N(0, 1) of the nodes, the shares of the nodes
+    (nodes, 1), and the scale of the points (R,).
     """
     d, reach = mean.copy(), variance * weight
     low, high, moved = mean - reach, mean + reach, 2.0 * reach
@@ -268,15 +268,14 @@ def _points(
             break
     width = 1.0 / np.sqrt(1.0 / variance + weight * _chances(d, nu)[1])
     nu = np.broadcast_to(nu, mean.shape)
-    has_ties = nu.any()
-    for is_own, count, wider in ((width < NARROW, FEW_NODES, 1.0), (width >= NARROW, MANY_NODES, WIDER)):
-        if len(rows := np.flatnonzero(is_own)):
-            nodes, shares = np.polynomial.hermite_e.hermegauss(count)
-            centre, v, share, w = (each[rows, None] for each in (mean, variance, p, weight))
-            x = d[rows, None] + wider * width[rows, None] * nodes
-            # Without ties, log(1 + e^d) is faster than the same by A(d).
-            total = 0.5 * x + log_partition(x, nu[rows, None]) if has_ties else np.logaddexp(0.0, x)
-            log_density = 0.5 * (nodes**2 - (x - centre) ** 2 / v) + w * (share * x - total)
+    least = 0.0
+    for most, count, wider in QUADRATURE:
+        rows, least = np.flatnonzero((least <= width) & (width < most)), most
+        if len(rows):
+            nodes, shares = (each[:, None] for each in np.polynomial.hermite_e.hermegauss(count))
+            x = d[rows] + wider * width[rows] * nodes
+            said = weight[rows] * ((p[rows] - 0.5) * x - log_partition(x, nu[rows]))
+            log_density = said + 0.5 * (nodes**2 - (x - mean[rows]) ** 2 / variance[rows])
             yield rows, x, log_density, shares / np.sum(shares), wider * width[rows]
 
 

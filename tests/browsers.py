@@ -39,23 +39,25 @@ def chromium(profile):
 
 
 class Browser:
-    """A window of Chromium; `open` forgets what was logged, and `complaints` tells what was logged since."""
+    """A window of Chromium; `complaints` tells what was wrong in any page since, or since the last time."""
 
     def __init__(self, driver):
-        self.driver, self.window, self.address = driver, driver.current_window_handle, ""
+        self.driver, self.window, self.opened = driver, driver.current_window_handle, set()
+        self.driver.get("about:blank")
+        self.complaints()  # of tests before
 
     def tell(self, command, **arguments):
         return self.driver.execute_cdp_cmd(command, arguments)
 
     def open(self, address, width=1280, dark=False):
         self.driver.switch_to.window(self.window)
-        self.width, self.address = width, address
+        self.width = width
+        self.opened.add(address)
         mobile = width < 600
         self.tell("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=mobile)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.tell("Emulation.setEmulatedMedia", features=[scheme])
         self.driver.get("about:blank")
-        self.complaints()
         self.driver.get(address)
 
     def run(self, script, *arguments):
@@ -99,6 +101,6 @@ class Browser:
                 found.append("a dialog")
             if message["method"] == "Network.requestWillBeSent":
                 asked = message["params"]["request"]["url"]
-                if not asked.startswith(("data:", "about:", "http://127.0.0.1:")) and asked != self.address:
+                if not asked.startswith(("data:", "about:", "http://127.0.0.1:")) and asked not in self.opened:
                     found.append(asked)
         return found

@@ -100,6 +100,15 @@ def unpacked():
         return load_judge("local/smollm2", runtime="transformers", window=1024)
 
 
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    """A browser for the tests of a file."""
+    from browsers import chromium
+
+    with chromium(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
+
+
 @pytest.fixture
 def keys(monkeypatch):
     """A key for every provider, and no other address than its own."""

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from browsers import Browser, chromium
+from browsers import Browser
 from comparo import Items, Judgement, Question, load_judge, write_report
 from inside import Budget, Room, Store, Task, criterion_prompt, guarded, read_record, render
 from split import one_short
@@ -45,12 +45,6 @@ class Report(Browser):
 
     def unfold(self):
         self.run("for (const details of every('details')) details.open = true;")
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    with chromium(tmp_path_factory.mktemp("profile")) as driver:
-        yield driver
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from browsers import PATIENCE, Browser, chromium
+from browsers import PATIENCE, Browser
 from inside import read_judgements
 from voting import Server
 
@@ -53,12 +53,6 @@ class Page(Browser):
         return top == 1
 
 
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    with chromium(tmp_path_factory.mktemp("profile")) as driver:
-        yield driver
-
-
 @pytest.fixture
 def page(driver):
     page = Page(driver)
@@ -86,9 +80,9 @@ def server(texts, tmp_path):
 
 def test_two_judges_vote_at_once_with_the_keyboard(page, driver, server):
     ana = page
-    ana.open(address(server, "ana"))
     driver.switch_to.new_window("window")
     bo = Page(driver)
+    ana.open(address(server, "ana"))
     bo.open(address(server, "bo"), width=400, dark=True)
     try:
         for key in "ab=":
@@ -101,7 +95,6 @@ def test_two_judges_vote_at_once_with_the_keyboard(page, driver, server):
         ana.vote("u")
         assert len(read_judgements(server.out)) == 6
         assert "3 of" in ana.text(".progress")
-        assert bo.complaints() == []
     finally:
         driver.switch_to.window(bo.window)
         driver.close()

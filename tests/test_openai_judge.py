@@ -157,7 +157,7 @@ def test_a_server_of_ones_own_needs_no_key(monkeypatch):
 
 
 def test_a_server_that_goes_away_fails_judgements_only():
-    with Api(SURE) as api:
+    with Api(SURE, Reply(SURE.body, after=60.0, cut=True)) as api:
         answers = load(api, concurrency=1, retries=0).judge(iter(pairs(2)), PROMPT)
         assert not next(answers).failed
     [last] = answers

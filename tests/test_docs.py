@@ -4,12 +4,14 @@ import pkgutil
 import re
 import shlex
 import tomllib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 import comparo
+from documented import FENCE, logical_lines
 from inside import COMMANDS, load_command
 
 ROOT = Path(__file__).parents[1]
@@ -17,7 +19,6 @@ DOCS = ROOT / "docs"
 MEASUREMENTS = DOCS / "measurements"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
-FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 CONFIG = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
@@ -73,7 +74,7 @@ def lines_of_shell(text):
     """The commands of a page, in its blocks and in its sentences, a continued line as one."""
     for language, block in FENCE.findall(text):
         if language in ("", "sh", "yaml"):
-            yield from re.sub(r"\\\n\s*", "", block).splitlines()
+            yield from (line for _, line in logical_lines(block))
     yield from (" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose(text)))
 
 
@@ -115,17 +116,16 @@ def test_every_command_and_flag_exists(page):
 
 
 def test_a_command_that_does_not_exist_is_found():
-    assert wrong_words("comparo rank a.jsonl --criterion x --judge openai/gpt-4o-mini --budget 20n --colour") == [
-        "comparo rank --colour"
-    ]
-    assert wrong_words("KEY=1 comparo rnak a.jsonl") == ["comparo rnak"]
-    assert wrong_words("make tests") == ["make tests"]
-    assert wrong_words("python -m benchmarks.nothing") == ["benchmarks.nothing"]
-    assert wrong_words("comparo rank it's a sentence --colour") == []
-    assert list(lines_of_shell("```sh\ncomparo rank \\\n    a.csv\n```\nand `make\ntest`")) == [
-        "comparo rank a.csv",
-        "make test",
-    ]
+    for line, wrong in (
+        ("comparo rank a.jsonl --criterion x --colour", ["comparo rank --colour"]),
+        ("KEY=1 comparo rnak a.jsonl", ["comparo rnak"]),
+        ("make tests", ["make tests"]),
+        ("python -m benchmarks.nothing", ["benchmarks.nothing"]),
+        ("comparo rank it's a sentence --colour", []),
+    ):
+        assert wrong_words(line) == wrong
+    found = lines_of_shell("```sh\ncomparo rank \\\n    a.csv\n```\nand `make\ntest`")
+    assert list(found) == ["comparo rank a.csv", "make test"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
@@ -153,11 +153,13 @@ def navigation(entries=CONFIG["nav"], section=""):
             yield section, target
 
 
-def test_the_navigation_has_every_page_once():
+def test_the_navigation_has_every_page_once_and_is_by_task():
     listed = [page for _, page in navigation()]
     there = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md") if page.parent != MEASUREMENTS}
     assert set(listed) == there | {"measurements/index.md"}, "zensical.toml lists other pages than docs/ has"
     assert len(listed) == len(set(listed))
+    longest = max(Counter(section for section, _ in navigation()).values())
+    assert longest <= 12, "a list of pages that nobody reads: divide the section"
 
 
 def test_every_page_of_measurements_is_listed_and_linked():
@@ -170,13 +172,6 @@ def test_every_page_of_measurements_is_listed_and_linked():
 def test_the_pages_beside_measurements_stay_short():
     pages = [page for page in DOCS.rglob("*.md") if page.parent != MEASUREMENTS]
     assert sum(len(read(page).split()) for page in pages) <= 40_000, "move tables and derivations to docs/measurements"
-
-
-def test_the_navigation_is_by_task():
-    sections = {}
-    for section, page in navigation():
-        sections.setdefault(section, []).append(page)
-    assert max(map(len, sections.values())) <= 12, "a list of pages that nobody reads: divide the section"
 
 
 def test_llms_txt_has_every_page_with_its_line():

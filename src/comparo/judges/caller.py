@@ -115,7 +115,7 @@ class Caller(ABC):
         """Add headers to an answer whose body states whether and when to retry."""
         return answer
 
-    def frees_room(self, status: int, complaint: Complaint, case: Case) -> bool:
+    def frees_room(self, case: Case) -> bool:
         """Lower the token limit after a refusal of the length; False if the prompt must be cut instead."""
         return False
 
@@ -302,7 +302,7 @@ class Caller(ABC):
         if complaint.is_filter:
             raise AnswerError(f"{FILTERED} the question {said}")
         if status == 413 or (status in (400, 422) and (complaint.too_long or complaint.too_many)):
-            if self.frees_room(status, complaint, case):
+            if self.frees_room(case):
                 return None
             if status == 413 or complaint.too_long:
                 return self.write_prompt(case, int(most_tokens(case.text) * complaint.share) + self._overhead())

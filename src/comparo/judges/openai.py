@@ -185,7 +185,7 @@ class OpenAICaller(Caller):
         case.form["effort"] = NONE
         return True
 
-    def frees_room(self, status: int, complaint: Complaint, case: Case) -> bool:
+    def frees_room(self, case: Case) -> bool:
         """Halve the token limit for reasoning, before any text is cut; False at its least or with the user's limit."""
         limit = self.limit(case)
         if limit <= ROOM >> HALVINGS or self.judge.max_tokens is not None:

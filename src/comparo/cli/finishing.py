@@ -33,7 +33,7 @@ from comparo.judges import Judge
 from comparo.judges.prices import Price
 from comparo.options import Storage
 from comparo.ranking.criteria_ranking import CriteriaRanking
-from comparo.ranking.display import consensus_sentence, taste_sentences
+from comparo.ranking.display import best_sentence, consensus_sentence, taste_sentences
 from comparo.ranking.ranking import Ranking, all_notes
 from comparo.ranking.scale import Scaled
 from comparo.ranking.self_consistency import unexplained_flips
@@ -295,6 +295,7 @@ def print_result(ranking: Ranking, run: Run, flags: RankingFlags, is_finished: b
         sentences = _print_criteria(ranking, run, flags, done, is_finished)
     else:
         sentences = _print_scores(ranking, record.scaled, run, flags, done)
+        sentences += filter(None, [best_sentence(ranking)])
         if run.task.until is not None and is_finished:
             sentences.append(_stop_sentence(run, ranking))
         sentences += [scores_sentence(ranking), *taste_sentences(ranking)]

@@ -110,7 +110,11 @@ def print_ranking(
         document["ranking"] = [row for row in document["ranking"] if top is None or row["rank"] <= top]
     if print_as(output, columns, document):
         return
-    print_columns(columns)
+    rows = [list(row.values()) for row in rows_of(columns)]
+    if ranking.solution.best is not None and ranking.graph.components == 1:
+        border = [f"— end of the best {ranking.solution.best} —" if name == "item" else math.nan for name in columns]
+        rows.insert(ranking.solution.best, border)
+    print_table(columns, rows)
     if (voices := ranking.tables.get("voices")) is not None:
         print_text("\n")
         print_columns(voices)

@@ -46,6 +46,7 @@ class Solution:
     groups : The number of each candidate's group, (n,), and the names of the groups, where there are any.
     validity : The share of the judge's view of single texts that people share, where a consensus was estimated with it.
     unreached : The context and the name of each item that no comparison is about.
+    best : k of a run whose goal is "top-k"; None for other goals.
 
     Examples
     --------
@@ -73,6 +74,7 @@ class Solution:
     groups: tuple[Index, NDArray[Any]] | None = None
     validity: float | None = None
     unreached: tuple[tuple[Any, Any], ...] = ()
+    best: int | None = None
 
     @cached_property
     def labels(self) -> list[tuple[Any, Any]]:

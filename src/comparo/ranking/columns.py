@@ -49,6 +49,7 @@ COLUMNS = [
     Column("rank", attrgetter("rank"), "rank"),
     Column("judge_rank", attrgetter("judged.rank"), "rank by the judge alone", "_judged"),
     Column("tier", attrgetter("tier"), "tier"),
+    Column("p_best", attrgetter("_among_best"), "probability of being among the best", "_among_best"),
     Column("comparisons", lambda ranking: ranking.graph.degrees(), "comparisons"),
     Column("{control}_score", attrgetter("controlled.scores"), "controlled score", "controlled"),
     Column("{control}_std", attrgetter("controlled.std"), "its standard error", "controlled"),

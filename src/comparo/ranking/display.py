@@ -5,11 +5,13 @@ The tables about judges are in `judge_tables`.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
@@ -78,6 +80,31 @@ def notes(ranking: Scores) -> tuple[str, ...]:
     if ranking.grown is not None and ranking.grown.link is not None:
         found += ranking.grown.link.notes
     return (*few_of_a_kind(found), *(() if ranking.people is None else ranking.people.notes))
+
+
+def best_sentence(ranking: Scores) -> str:
+    """Which texts are surely among the best k, surely not, or open, and the calls to settle these; "" without a k.
+
+    With z = Φ⁻¹(P), the distance from the border is expected to be √(1 + z²) standard errors. So the information about
+    a text must grow by the factor z₀²/(1 + z²), z₀ = Φ⁻¹(level).
+
+    >>> from comparo import fit
+    >>> best_sentence(fit([("a", "b", 0.8), ("b", "a", 0.3)]))
+    ''
+    """
+    if (p := ranking._among_best) is None:
+        return ""
+    level, data = ranking.level, ranking.comparisons
+    inside, outside = np.count_nonzero(p >= level), np.count_nonzero(p <= 1.0 - level)
+    is_open = (p < level) & (p > 1.0 - level)
+    doubtful = np.count_nonzero(is_open)
+    found = f"best {ranking.solution.best}: surely in {inside:,}, surely out {outside:,}, open {doubtful:,}"
+    if not is_open.any():
+        return found
+    growth = np.maximum(ndtri(level) ** 2 / (1.0 + ndtri(p[is_open]) ** 2) - 1.0, 0.0)
+    rows = float(np.sum(growth * ranking.graph.degrees()[is_open])) / 2.0
+    calls = max(1, math.ceil(rows * data.answers / len(data)))
+    return f"{found}; about {calls:,} more calls would settle the open ones"
 
 
 def few_of_a_kind(notes: Iterable[str]) -> list[str]:

@@ -18,7 +18,7 @@ from comparo.model.inference.soft import equality
 from comparo.model.linalg.graph import Graph
 from comparo.model.posterior import Covariance
 from comparo.model.solution import Solution
-from comparo.ranking.ranks import beats, ranks, tiers
+from comparo.ranking.ranks import beats, places, ranks, tiers
 from comparo.ranking.tabular import Columns, with_interval
 from comparo.rounding import merge_ties
 from comparo.types import Array, LongIndex, Mask
@@ -215,6 +215,12 @@ class Scores:
         if equality(self.comparisons, self.covariance.pattern.limits) > 1 - self.level:
             return np.ones(len(self), dtype=np.int64)
         return tiers(self.scores, self.covariance, self.level)
+
+    @cached_property
+    def _among_best(self) -> Array | None:
+        """P(each candidate is among the best k of its component), of a run with the goal "top-k"; else None."""
+        k = self.solution.best
+        return None if k is None else places(self.scores, self.covariance, self.level, k)[2]
 
     @property
     def estimate(self) -> Whose:

@@ -130,10 +130,8 @@ def _expected(record: Record) -> Card:
 
 
 def _goal(record: Record) -> Card | None:
-    goal = str(record.identity.get("goal", "ranking"))
-    if not goal.startswith("top-"):
+    if (k := record.ranking.solution.best) is None:
         return None
-    k = int(goal.removeprefix("top-"))
     value, every = (mean_known(found(record.ranking, k)) for found in (top_share, top_probability))
     return _graded("goal", TOP, value, k=k, value=value, every=every)
 

@@ -33,6 +33,7 @@ from comparo.ranking.grouping import ControlNumbers, control_of, group_codes
 from comparo.ranking.ranking import Ranking, with_solution
 from comparo.ranking.votes import find_voted, votes_about, with_votes
 from comparo.run.linking import Past, read_past
+from comparo.selection.designs import DEFAULT_GOAL, best_of
 from comparo.types import Array
 
 GROUPED = Message("name a column by {group}, such as the system, or give texts the same ids in several contexts")
@@ -55,6 +56,7 @@ class Fitting(FitOptions):
     contain no group twice, as those of one context may, the ranking is the judge's. With `votes` of people about some
     of the items, `conclude` ranks as people would. Several voices `together` are people whose votes are pooled
     (docs/vote.md). A run that has grown has a `past`: its ranking is on the scale of the first one.
+    `best` is k of the goal "top-k".
 
     >>> items = Items.of({"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."})
     >>> data = Comparisons.from_rows([("ana", "bo", 0.8), ("bo", "cy", 0.7)])
@@ -69,6 +71,7 @@ class Fitting(FitOptions):
     together: bool = False
     past: Past | None = None
     level: float = 0.95
+    best: int | None = None
 
     def check(self) -> None:
         """Raise a ValueError if the estimate cannot be made from these items by this method."""
@@ -154,7 +157,7 @@ class Fitting(FitOptions):
         ranking = ranking if self.votes is None else with_votes(ranking, self.votes)
         reached = ranking.solution.numbers
         unreached = tuple(label for label in self.items.labels if label not in reached)
-        ranking = with_solution(ranking, unreached=unreached)
+        ranking = with_solution(ranking, unreached=unreached, best=self.best)
         if self.past is None or self._before is None:
             return ranking
         added = self.past.added(data)
@@ -238,4 +241,5 @@ def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> 
         votes=Comparisons.read(folder / VOTES) if given("votes") else None,
         together=given("together", False),
         past=read_past(folder),
+        best=best_of(str(given("goal", DEFAULT_GOAL))),
     )

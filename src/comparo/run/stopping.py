@@ -31,7 +31,7 @@ from comparo.run.rounds import Rounds
 from comparo.run.task import Task
 from comparo.run.voice_allocation import Allocation
 from comparo.run.voices import by_ranking, comparisons
-from comparo.selection.designs import DEFAULT_GOAL
+from comparo.selection.designs import DEFAULT_GOAL, best_of
 from comparo.selection.systems import Systems, sureness
 from comparo.types import Array
 
@@ -152,14 +152,8 @@ def _found(task: Task, ranking: Ranking) -> Array:
     if task.compares_groups:
         board = ranking.leaderboard
         return np.array([math.nan if board is None else sureness(board, task.goal)])
-    if task.goal == DEFAULT_GOAL:
-        return expected_spearman(ranking)
-    return top_share(ranking, _best(task))
-
-
-def _best(task: Task) -> int:
-    """k of the goal "top-k"."""
-    return int(task.goal.removeprefix("top-"))
+    k = best_of(task.goal)
+    return expected_spearman(ranking) if k is None else top_share(ranking, k)
 
 
 def stop_sentence(task: Task, ranking: Ranking, rounds: Mapping[Any, Rounds], calls: int, most: int) -> str:
@@ -169,13 +163,13 @@ def stop_sentence(task: Task, ranking: Ranking, rounds: Mapping[Any, Rounds], ca
         DEFAULT_GOAL: "the expected Spearman correlation",
         "systems": "the expected correlation of the order of systems",
         "best-system": "the probability that the best system is right",
-    }.get(task.goal, f"the expected share of the best {task.goal.removeprefix('top-')} that are right")
+    }.get(task.goal, f"the expected share of the best {best_of(task.goal)} that are right")
     known = found[~np.isnan(found)]
     value = f"{np.mean(known):.3f}" if len(known) else "unknown"
     if len(known) > 1:
         value += f" on average, {np.min(known):.3f} at least"
-    if task.goal.startswith("top-"):
-        value += f"; the probability that all are right is {np.mean(top_probability(ranking, _best(task))):.3f}"
+    if (k := best_of(task.goal)) is not None:
+        value += f"; the probability that all are right is {np.mean(top_probability(ranking, k)):.3f}"
     until, said, sure = named("until", task.until), f"{name} is {value}", sum(one.is_sure for one in rounds.values())
     if sure == len(rounds):
         return "stopped by " + until + f" after {calls:,} of at most {most:,} calls: {said}"

@@ -35,7 +35,7 @@ from comparo.run.budget import NEEDS_PRICE, TOKENS, Budget, Expense, links_of
 from comparo.run.fit_policy import GROUPED, Fitting
 from comparo.run.linking import Growth
 from comparo.run.voices import Voice
-from comparo.selection.designs import SYSTEM_GOALS, default_strategy, top_of
+from comparo.selection.designs import SYSTEM_GOALS, best_of, default_strategy, top_of
 from comparo.selection.systems import Systems
 from comparo.types import Array
 
@@ -172,7 +172,7 @@ class Task(TaskOptions):
     def fitting(self) -> Fitting:
         """How the answers become a ranking."""
         past = None if self.growth is None else self.growth.past
-        return Fitting(self.items, votes=self.votes, past=past, **part(self, FitOptions))
+        return Fitting(self.items, votes=self.votes, past=past, best=best_of(self.goal), **part(self, FitOptions))
 
     @property
     def configuration(self) -> dict[str, Any]:

@@ -219,6 +219,15 @@ def default_strategy(goal: str = DEFAULT_GOAL) -> Strategy:
     return "greedy" if goal == "ranking" else "adaptive"
 
 
+def best_of(goal: str) -> int | None:
+    """k of the goal "top-k", None for other goals.
+
+    >>> best_of("top-5"), best_of("ranking")
+    (5, None)
+    """
+    return int(goal.removeprefix("top-")) if goal.startswith("top-") else None
+
+
 def top_of(goal: str, items: int, strategy: str) -> int | None:
     """k of the goal "top-k", None for the goal "ranking" and for goals of systems.
 

@@ -309,46 +309,6 @@ def numbers(table: Table, name: str, most: float, meaning: str) -> Array:
     return values
 
 
-def winners(table: Table, words: Mapping[str, float], first: str, second: str) -> Array:
-    """The column `winner` as numbers: 1 for the item in the column `first`, 0 for that in `second`.
-
-    A winner is named by its own label or by one of `words`, which map to numbers. Spaces around it do not matter, nor
-    upper and lower case unless the two labels differ by that alone. Where a label and a word contradict each other (the
-    winner is "A", and "A" is the label of the second item), the other rows decide which is meant; if they do not, it is
-    an error.
-
-    >>> columns = {"left": ["ana", "ana"], "right": ["bo", "bo"], "winner": ["Left", "bo"]}
-    >>> winners(Table(columns), {"left": 1.0, "right": 0.0}, "left", "right")
-    array([1., 0.])
-    """
-    column = table.columns["winner"]
-    by_word, by_name = np.full((2, len(column)), np.nan)
-    spelt = (map(_spelt, values) for values in (column, table.columns[first], table.columns[second]))
-    for row, (word, *ends) in enumerate(zip(*spelt, strict=True)):
-        if word.lower() in words:
-            by_word[row] = words[word.lower()]
-        elif word not in ends:
-            word, ends = word.casefold(), [end.casefold() for end in ends]
-        if ends.count(word) == 1:
-            by_name[row] = 1.0 - ends.index(word)
-    worded, named = ~np.isnan(by_word), ~np.isnan(by_name)
-    bad = np.flatnonzero(~(worded | named))
-    if bad.size:
-        known = f"{', '.join(words)}, or the name of one of the two"
-        raise table.error(bad, "winner", f"{shown(column[bad[0]])} is not one of {known}")
-    unclear = np.flatnonzero(worded & named & (by_word != by_name))
-    all_worded, all_named = worded.all(), (named | (by_word == 0.5)).all()
-    if unclear.size and all_worded == all_named:
-        problem = f"{shown(column[unclear[0]])} is one item's name and also says the other; write {first} or {second}"
-        raise table.error(unclear, "winner", problem)
-    return np.where(worded & (all_worded | ~named), by_word, by_name)
-
-
-def _spelt(label: Any) -> str:
-    """A label as text, whole floats as integers: a data frame stores integers as floats if one is missing."""
-    return str(int(label) if isinstance(label, float) and label.is_integer() else label).strip()
-
-
 def is_missing(label: Any) -> bool:
     """Whether a label is missing: None, NaN, blank, or of a type that cannot be a label."""
     try:

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from itertools import combinations, cycle
 from typing import Any
 
-from comparo.data.columns import Column, Table, as_number, columns_from_objects, is_blank, shown, winners
+from comparo.data.columns import Column, Table, as_number, columns_from_objects, is_blank, shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.formats import read_columns
-from comparo.data.layouts import WINNERS
+from comparo.data.layouts import WINNERS, winners
 from comparo.data.run_folder import clean
 from comparo.errors import ComparisonsError
 

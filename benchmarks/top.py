@@ -1,4 +1,4 @@
-"""The best few of many: the goal top-k against other ways to ask, at equal line-ups: docs/measurements/top.md.
+"""The best few of many: the goal top-k against other ways to ask, at equal line-ups: docs/top.md.
 
     python -m benchmarks.top [--runs 100] [--jobs 16] [--tables found large work]
 

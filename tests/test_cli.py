@@ -69,7 +69,7 @@ def test_the_reader_is_warned_of_groups(comparo, tmp_path):
         ("one,two,p\na,b,0.2\n", [], "'first'"),
         ("first,second,p\na,b,0.2\n", ["--prior", "wide"], "'first' or 'estimated', not 'wide'"),
         ("first,second,p\na,b,0.2\n", ["--method", "bt", "--bias", "joint"], "'bt' has no bias term"),
-        ("first,second,p\na,b,0.2\n", ["--level", "95"], "between 0 and 1, not 95"),
+        ("first,second,p\na,b,0.2\n", ["--level", "95"], "--level 95.0"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_two(comparo, tmp_path, content, arguments, message):

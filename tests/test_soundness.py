@@ -203,7 +203,7 @@ def test_results_do_not_depend_on_the_number_of_processes(tmp_path):
 
 def test_a_fit_that_fails_is_counted():
     broken = run_cell((Cell(orders="neither"), 0)), run_stop((Cell(), 7.0, 0))
-    assert all(outcome.error.startswith("ValueError") for outcome in broken)
+    assert all(outcome.error.startswith("OptionError") for outcome in broken)
     found = CellResult.of(Cell(), [broken[0]])
     assert (found.runs, found.failed) == (0, 1)
     assert "1 runs failed of: kind soft" in summary([found], [])

@@ -21,12 +21,13 @@ TINY = float(np.finfo(float).tiny)  # keeps a denominator or the argument of a l
 
 
 def first_best(values: Array, axis: int | None = None) -> NDArray[np.intp]:
-    """The index of the first value that ties with the largest; the largest must be above 0.
+    """The index of the first value that ties with the largest.
 
-    >>> int(first_best(np.array([0.1, 0.3, 0.1 + 0.2])))
-    1
+    >>> int(first_best(np.array([0.1, 0.3, 0.1 + 0.2]))), int(first_best(np.array([-np.inf, -1e-16])))
+    (1, 1)
     """
-    return np.asarray(np.argmax(values >= np.max(values, axis=axis, keepdims=True) * (1 - TIES), axis=axis))
+    best = np.max(values, axis=axis, keepdims=True)
+    return np.asarray(np.argmax(values >= best - TIES * np.abs(best), axis=axis))
 
 
 def snapped(p: Array) -> Array:

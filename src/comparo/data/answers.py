@@ -75,7 +75,7 @@ class Answers:
                [0.9 , 0.  ]])
         """
         lead, seen, mean, weights = self.by_pair()
-        order = np.argsort(lead)
+        order = np.argsort(lead, kind="stable")
         return lead[order], seen[order], mean[order], weights[order]
 
     def by_pair(self) -> tuple[NDArray[np.intp], Mask, Array, Array]:

@@ -248,9 +248,9 @@ def _joined(columns: Sequence[Coded]) -> tuple[dict[Any, int], Index]:
     code = {label: number for number, label in enumerate(chain.from_iterable(each.labels for each in columns))}
     own = [np.array([code[label] for label in each.labels], dtype=np.int64)[each.codes] for each in columns]
     row, flat = first_rows(np.column_stack(own).ravel())
-    order = np.argsort(row)
+    order = np.argsort(row, kind="stable")
     labels = [columns[at % len(columns)][at // len(columns)] for at in row[order].tolist()]
-    return dict(zip(labels, count())), np.argsort(order).astype(np.int32)[flat]
+    return dict(zip(labels, count())), np.argsort(order, kind="stable").astype(np.int32)[flat]
 
 
 def look_up(labels: Iterable[Any], known: Iterable[Any]) -> Index:

@@ -170,7 +170,7 @@ class Ranking(Scores, Tabular):
         With contexts, a column context comes first; where the graph is not connected, a column component is added. A
         consensus has the columns judge_score and judge_rank after score and rank. With control of the length,
         equal_length_score, equal_length_std and equal_length_rank come last. A ranking that has grown has a column new.
-        A run with the goal "top-k" has P(among the best k) as p_best (docs/measurements/top.md).
+        A run with the goal "top-k" has P(among the best k) as p_best (docs/top.md).
         """
         return table_of(self, columns_of(self))
 

@@ -347,6 +347,13 @@ def test_one_file_or_two_say_the_same(comparo, files):
     assert found["judges"][0]["pairs"] == 60
 
 
+@pytest.mark.parametrize("command", [("fit",), ("agree", "--people", "gpt")])
+def test_long_work_of_many_voices_is_said_beforehand(run, tmp_path, files, monkeypatch, command):
+    monkeypatch.setattr("comparo.cli.printing.MANY", 3)
+    done = run(tmp_path, [command[0], "all.csv", *command[1:]])
+    assert (done.returncode, done.stderr.split("; ")[0]) == (0, "Fits 180 answers by 3 voices")
+
+
 def test_tables_for_people(comparo, files):
     done = comparo("agree", "all.csv", "--people", files)
     assert done.returncode == 0, done.stderr

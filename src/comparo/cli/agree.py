@@ -11,7 +11,7 @@ import typer
 from comparo.analysis.agree import PEOPLE, Agreement, agree
 from comparo.analysis.judge_votes import AgreementRow
 from comparo.cli.flags import SeedFlag, names_in
-from comparo.cli.printing import print_table, print_text
+from comparo.cli.printing import print_table, print_text, say_if_many
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.formats import read_columns
@@ -50,6 +50,7 @@ def agree_command(
     `comparo agree machine.csv sheets/*.xlsx`; `comparo agree judged.csv --people ana,bo`
     """
     comparisons, named = _read_judges(files, names_in(people))
+    say_if_many(comparisons)
     found = agree(comparisons, named, level=level, seed=seed)
     if output == "json":
         print_text(found.to_json() + "\n")

@@ -39,6 +39,7 @@ from comparo.cli.printing import (
     print_ranking,
     print_text,
     say,
+    say_if_many,
 )
 from comparo.cli.settings import command_line
 from comparo.data.comparisons import Comparisons
@@ -62,7 +63,6 @@ from comparo.run.fit_policy import fitting_of
 from comparo.run.linking import link
 from comparo.run.voices import comparisons
 
-MANY = 1000  # voices: each may have a position bias of its own, and time grows with the cube of their number
 WHY = {
     "mixed": ", the usual method of one voice, or of few answers",
     "panel": ", the usual method for several voices with enough answers each, or of which only some decide",
@@ -221,8 +221,7 @@ def fit_command(
     if folder is not None and criteria and criterion is None:
         _print_criteria(folder, fitted, output, top)
         return
-    if chosen.judges is not None and len(chosen.judges) >= MANY:
-        say(f"Fits {len(chosen):,} answers by {len(chosen.judges):,} voices; so many may take minutes.")
+    say_if_many(chosen)
     ranking = fitted(chosen) if linked is None else link(*linked, fitted, has_groups=estimates)
     people_said = read_several(votes) if votes else None
     if people_said is not None:

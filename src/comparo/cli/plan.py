@@ -1,7 +1,7 @@
 """comparo plan: how many calls a ranking will take, and the next pairs for those who judge elsewhere."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -115,6 +115,9 @@ def plan_command(
             raise ValueError(f"--next prints pairs as csv or jsonl, not {output}; leave --format out")
         _choose(Path(items), pairs, columns, strategy, orders, seed, output == "jsonl")
         return
+    if given := [each.name for each in fields(NextPairs) if getattr(pairs, each.name) != each.default]:
+        flag = {"judges": "for"}.get(given[0], given[0])
+        raise ValueError(f"--{flag} is about the next pairs; add --next N, or leave --{flag} out")
     if not items.isdecimal():
         raise ValueError(f"{items} is not a number of items, such as 200; to choose pairs of these items, add --next N")
     if output == "jsonl":

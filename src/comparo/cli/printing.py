@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from comparo.cli.settings import flags_now
+from comparo.data.comparisons import Comparisons
 from comparo.data.formats import csv_text
 from comparo.data.sanitize import visible
 from comparo.errors import in_flags
@@ -37,6 +38,7 @@ from comparo.run.voices import count_cached
 
 Format = Literal["table", "csv", "json"]
 MINUTE = 60.0  # seconds between two lines of progress in a log
+MANY = 1000  # voices: each may have a position bias of its own, and time grows with the cube of their number
 STOPS = ("SIGTERM", "SIGHUP")  # sent by `kill`, by a system that shuts down, and by a terminal that is closed
 STYLES = {logging.INFO: "dim", logging.WARNING: "yellow"}
 
@@ -56,6 +58,12 @@ class Console(RichConsole):
         shown = [visible(in_flags(each, self._flags)) if isinstance(each, str) else each for each in objects]
         options.setdefault("soft_wrap", all(isinstance(each, str) for each in objects))
         super().print(*shown, **options)
+
+
+def say_if_many(data: Comparisons) -> None:
+    """Say beforehand that answers by many voices may take minutes."""
+    if data.judges is not None and len(data.judges) >= MANY:
+        say(f"Fits {len(data):,} answers by {len(data.judges):,} voices; so many may take minutes.")
 
 
 def say(message: str, style: str | None = None) -> None:

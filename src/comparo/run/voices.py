@@ -217,7 +217,7 @@ def make_prompt(
             if not first or not second or "," in second:
                 raise ValueError(Message("labels of {prompt} are two words with a comma, ") + f"not {own['labels']!r}")
             labels = first, second
-        if not Path(prompt).is_file():
+        if not Path(prompt).exists():
             problem = ": no such file; give one, or a template with {first} and {second}"
             raise ValueError(named("prompt", prompt) + problem)
         prompt = text_of(Path(prompt))

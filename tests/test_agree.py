@@ -347,8 +347,9 @@ def test_one_file_or_two_say_the_same(comparo, files):
     assert found["judges"][0]["pairs"] == 60
 
 
+@pytest.mark.usefixtures("files")
 @pytest.mark.parametrize("command", [("fit",), ("agree", "--people", "gpt")])
-def test_long_work_of_many_voices_is_said_beforehand(run, tmp_path, files, monkeypatch, command):
+def test_long_work_of_many_voices_is_said_beforehand(run, tmp_path, monkeypatch, command):
     monkeypatch.setattr("comparo.cli.printing.MANY", 3)
     done = run(tmp_path, [command[0], "all.csv", *command[1:]])
     assert (done.returncode, done.stderr.split("; ")[0]) == (0, "Fits 180 answers by 3 voices")

@@ -21,8 +21,9 @@ from scipy.stats import pearsonr, spearmanr
 from benchmarks.bounds import crossings, simulate
 from benchmarks.size import command as command_size
 from benchmarks.size import finished as large_run
-from comparo import Comparisons, Items, Judgement, Question, StoreError, fit, load_judge, write_report
+from comparo import Comparisons, Items, Judgement, Question, StoreError, fit, load_judge, rank, write_report
 from comparo.analysis.correlations import agreement
+from comparo.ranking.display import best_sentence
 from comparo.report import cards
 from comparo.report.embed import common_length, script_json, size
 from comparo.report.measures import agreements, bootstrap, length_correlation, position_bias
@@ -629,3 +630,17 @@ def test_a_report_and_a_finished_run_of_20_000_items_take_at_most_300_mb(tmp_pat
     assert 4_500_000 < (run / "report.html").stat().st_size < 5_000_000
     again = ("rank", "items.jsonl", "--budget", "2n", "--judge", "simulated/soft", "--format", "csv")
     assert command_size(tmp_path, *again)[2] < 300
+
+
+def test_the_page_says_who_is_among_the_best_k(tmp_path):
+    """Computed again from the folder, where the goal is part of the identity of the run."""
+    texts = {f"t{number}": f"Text {number}." for number in range(9)}
+    ranking = rank(texts, "better", judge=load_judge("simulated/soft"), goal="top-3", lineup=3, out=tmp_path / "run")
+    record = read_record(tmp_path / "run")
+    chance = ranking.to_columns()["p_best"]
+    assert record.ranking.to_columns()["p_best"] == pytest.approx(chance, abs=1e-9)
+    assert np.sum(chance) == pytest.approx(3, abs=0.05)
+    page = render(record)
+    assert f"{100 * chance[0]:.0f}% among the best 3" in page
+    assert page.count(' last">') == 1
+    assert best_sentence(ranking) in page

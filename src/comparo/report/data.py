@@ -26,7 +26,7 @@ CANDIDATES = 20_000  # at most
 # The names of columns of a leaderboard on the page.
 OF_GROUPS = {"best_rank": "best", "worst_rank": "worst", "best": "sure", "win_rate": "wins", "won": "firsts"}
 # The columns that each line of the page draws; the others are named where a line is opened.
-DRAWN = ("item", "score", "std", "low", "high", "rank", "judge_rank", "tier", "comparisons")
+DRAWN = ("item", "score", "std", "low", "high", "rank", "judge_rank", "tier", "comparisons", "p_best")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +157,7 @@ def page_data(tables: Tables, room: Room = ROOM) -> tuple[Markup, int, list[str]
         "mean_wins": wins,
         "logits": in_logits(tables.record.ranking),
         "judge": tables.record.words.judge,
+        "best": tables.record.ranking.solution.best,
         "words": {name: text for name, text in words_of(tables.record.ranking).items() if name not in DRAWN},
         "candidates": _first(tables.candidates, shown[-1].end),
         "contexts": [asdict(view) for view in shown],

@@ -56,13 +56,16 @@
     const [rank, item, tier, picture, score, std, comparisons] = element.cells;
     const odd = columns.tier[row] % 2 === 1;
     const begins = before !== undefined && sort === "score" && columns.tier[before] !== columns.tier[row];
-    element.className = `line tier-${odd ? "odd" : "even"}${begins ? " begins" : ""}`;
+    const ends = sort === "score" && direction < 0 && columns.p_best && row - view.begin === data.best - 1;
+    element.className = `line tier-${odd ? "odd" : "even"}${begins ? " begins" : ""}${ends ? " last" : ""}`;
     rank.firstChild.data = columns.rank[row];
     const own = columns.judge_rank ? ` · judge ${columns.judge_rank[row]}` : "";
     if (columns.best) rank.lastChild.textContent = `${columns.best[row]}–${columns.worst[row]}${own}`;
     item.querySelector("bdi").textContent = columns.item[row];
     item.querySelector(".begun").textContent = snippet(row);
-    item.lastChild.textContent = view.groups > 1 ? `group ${columns.group[row]}` : "";
+    const group = view.groups > 1 ? `group ${columns.group[row]} ` : "";
+    const among = columns.p_best ? `${Math.round(100 * columns.p_best[row])}% among the best ${data.best}` : "";
+    item.lastChild.textContent = group + among;
     item.firstElementChild.addEventListener("click", () => toggle(element, row));
     tier.firstChild.textContent = columns.tier[row];
     const [zero, interval, point] = picture.firstElementChild.children;

@@ -21,7 +21,7 @@ from comparo.analysis.misfit import LONGEST_LIST, disagreements, misfit
 from comparo.data.items import Items
 from comparo.errors import StoreError
 from comparo.log.files import write_text
-from comparo.ranking.display import growth_sentences, whose
+from comparo.ranking.display import best_sentence, growth_sentences, whose
 from comparo.ranking.ranking import Ranking, all_notes
 from comparo.ranking.tabular import rows_of
 from comparo.report.advice import advice
@@ -143,6 +143,8 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
         "notes": shortened(notes),
         "view": view,
         "mean": tables.board,
+        "best": ranking.solution.best,
+        "best_words": best_sentence(ranking),
         "columns": columns,
         "lines": range(view.begin, min(view.end, view.begin + STATIC)),
         "people_names": [label(name) for name in list(record.items.scores)[:4]],

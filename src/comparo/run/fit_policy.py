@@ -241,5 +241,5 @@ def fitting_of(configuration: Mapping[str, Any], items: Items, folder: Path) -> 
         votes=Comparisons.read(folder / VOTES) if given("votes") else None,
         together=given("together", False),
         past=read_past(folder),
-        best=best_of(str(given("goal", DEFAULT_GOAL))),
+        best=best_of(configuration["identity"].get("goal", DEFAULT_GOAL)),
     )

@@ -444,7 +444,7 @@ def test_the_page_explains_the_consensus(command, tmp_path):
     columns = {"score": [0.0], "low": [0.0], "high": [0.0], "rank": [2], "best": [1], "worst": [3], "judge_rank": [4]}
     rest = {"item": ["a"], "group": [1], "tier": [1], "comparisons": [9]}
     macros = environment(HERE).get_template("macros.html.j2").module
-    assert "1–3 · judge 4" in macros.row(View("", 0, 1, -1.0, 1.0, [], 2, 1), columns | rest, 0)
+    assert "1–3 · judge 4" in macros.row(View("", 0, 1, -1.0, 1.0, [], 2, 1), columns | rest, 0, None)
     assert "judge_rank" not in command("--estimate", "judge").stdout
     assert "Whose opinion" not in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
 

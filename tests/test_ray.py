@@ -60,6 +60,7 @@ def load(model, *, folder=None, seed=0, seconds=0.0, fails="", dies="", exits=Fa
     return Frail(seed=seed, seconds=seconds, fails=fails, dies=dies, differs=differs)
 """
 PROMPT = Prompt("{first}{second}")
+ALONE = {name: value for name, value in os.environ.items() if not name.startswith(("COMPARO_", "RAY_"))}
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +169,19 @@ def test_too_little_room_is_an_error_and_less_than_asked_a_warning(caplog, monke
         monkeypatch.setattr("comparo.judges.ray_replicas.BUSY", 2.0)
         with pytest.raises(JudgeError, match="1 CPU"):
             RayJudge("simulated/soft", {}, 1, {"CPU": 1.0, "GPU": 0.0}, None)
+
+
+@pytest.mark.long
+def test_a_judge_that_ends_before_all_replicas_are_placed_prints_nothing(tmp_path):
+    script = tmp_path / "ends.py"
+    script.write_text(
+        "import time\nfrom comparo import load_judge\n"
+        "for _ in range(3):\n"
+        "    load_judge('simulated/soft', engine='ray', replicas=2, cpus=0.5).close()\n"
+        "    time.sleep(1)  # Ray prints from a thread\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=ALONE)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @contextmanager
@@ -308,8 +322,6 @@ def test_several_judges_on_ray_are_asked_what_they_are_asked_on_one_machine_and_
 def test_the_command_on_a_ray_of_its_own_asks_what_it_asks_on_one_machine(run, tmp_path):
     rows = [{"id": f"item {k}", "text": f"Text number {k}.", "context": f"Context {k % 2}."} for k in range(24)]
     (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(("COMPARO_", "RAY_"))}
-
     what = ["rank", "items.jsonl", "--judge", "simulated/soft", "--strategy", "adaptive", "-o", "seed=5", "--out"]
     refused = run(tmp_path, [*what, "run", "-o", "gpus=1"])
     assert refused.returncode == 2
@@ -317,7 +329,7 @@ def test_the_command_on_a_ray_of_its_own_asks_what_it_asks_on_one_machine(run, t
     alone = run(tmp_path, [*what, "alone"])
     command = [sys.executable, "-m", "comparo.cli", *what, "there"]
     command += ["-o", "engine=ray", "-o", "replicas=2", "-o", "cpus=0.5"]
-    there = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=variables)
+    there = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=ALONE)
     assert there.returncode == 0, there.stderr
     assert there.stdout == alone.stdout
     assert there.stderr == alone.stderr.replace("alone", "there")

@@ -159,6 +159,8 @@ class Replicas:
         with self._lock:
             self._ended = True
             for seat in self._seats:
+                if not seat.node and seat.coming is not None:
+                    self._ray.cancel(seat.coming)  # else Ray prints on stdout that it repeats the call
                 self._ray.kill(seat.actor)
 
     def _read(self, refs: list[Any]) -> list[tuple[Any, Any]]:

@@ -16,6 +16,7 @@ import claude
 import comparo
 import gemini
 from comparo import JudgeError, Question, load_judge
+from comparo.judges.servers import SERVERS
 from inside import Rest, criterion_prompt
 from servers import KEY, PROMPT, Api, Hosted, Reply, numbers_in, pairs, prefers, raw_server, refusal, tokens, words
 
@@ -242,6 +243,39 @@ def test_a_missing_key_is_named_by_its_variable_before_anything_is_asked(provide
         with pytest.raises(JudgeError, match=provider.variable):
             ask()
     assert len(list(questions)) == 3
+
+
+ALIKE = [name for name, server in SERVERS.items() if server.api == "openai" and name != "openai"]
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_a_provider_that_speaks_openais_api_gets_its_own_key_at_its_own_address(name, monkeypatch):
+    server = SERVERS[name]
+    model = f"{name}/maker/tiny"
+    if server.is_template:
+        with pytest.raises(ValueError, match=re.escape(server.home)):
+            load_judge(model)
+    elif server.home.startswith("https:"):
+        with pytest.raises(JudgeError, match=server.keys[0]):
+            load_judge(model).ready()
+    else:
+        load_judge(model).ready()  # a server of one's own needs no key
+    monkeypatch.setenv(server.keys[0], "its-own-key")
+    with Api(PROVIDERS["openai"].sure) as api:
+        judge = load_judge(model, base_url=f"{api.url}/?api-version=2024-10-21", votes=1)
+        [answer] = judge.judge(iter(pairs(1)), PROMPT)
+    assert answer.p == pytest.approx(0.75)
+    [request] = api.requests
+    assert (request.path, request.body["model"]) == ("/v1/chat/completions?api-version=2024-10-21", "maker/tiny")
+    assert "its-own-key" in request.headers[server.header or "authorization"]
+    assert KEY not in str(request.headers)
+    assert judge.name == model
+
+
+def test_a_key_in_the_address_is_refused_without_showing_it():
+    with pytest.raises(ValueError, match="api_key") as caught:
+        load_judge("openai/tiny", base_url=f"http://localhost/v1?version=1&api_key={KEY}")
+    assert KEY not in str(caught.value)
 
 
 def test_a_missing_library_is_named_by_the_command_that_installs_it(provider, monkeypatch):

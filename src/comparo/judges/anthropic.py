@@ -6,6 +6,7 @@ which is compatible with reasoning; a forced tool call is not.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import comparo.judges.verdicts as verdicts
@@ -40,13 +41,7 @@ class AnthropicJudge(ServerJudge):
     ValueError: votes = 0 reads log-probabilities, which Claude does not give; sample verdicts, as by votes=5
     """
 
-    provider: ClassVar[str] = "anthropic"
-    keys: ClassVar[tuple[str, ...]] = ("ANTHROPIC_API_KEY",)
-    home: ClassVar[str] = "https://api.anthropic.com"
     version: ClassVar[str] = "/v1"
-    address_variable: ClassVar[str] = "ANTHROPIC_BASE_URL"
-    example: ClassVar[str] = "claude-haiku-5-5"
-    priced: ClassVar[str] = "anthropic"
     efforts: ClassVar[tuple[str, ...]] = ("low", "medium", "high", "xhigh", "max")
 
     votes: int = 1
@@ -147,4 +142,5 @@ def _usage(usage: Any) -> Usage:
     return Usage(read, written or 0, cached, stored, reasoning, None not in (plain, written))
 
 
-load = loader(AnthropicJudge)
+load_at = partial(loader, AnthropicJudge)
+load = load_at("anthropic")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from comparo.errors import JudgeError, Message
-from comparo.judges.http import LONGEST_PAUSE, PAUSE, Secrets, asked_pause, make_client, may_pass
+from comparo.judges.http import LONGEST_PAUSE, PAUSE, Secrets, asked_pause, at, make_client, may_pass
 from comparo.judges.refusals import bad_key, no_credit, read_complaint
 
 WINDOW = 24  # hours in which OpenAI and Anthropic answer a batch, or let it expire
@@ -159,7 +159,7 @@ class BatchClient:
         import httpx2
 
         try:
-            with self._http.stream(method, self.address + route, **content) as response:
+            with self._http.stream(method, at(self.address, route), **content) as response:
                 if response.status_code >= 300:
                     raise self._refusal(response, route)
                 yield response

@@ -7,6 +7,7 @@ in structured output.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -42,13 +43,7 @@ class GeminiJudge(ServerJudge):
     ValueError: effort = 'max' is not one of none, minimal, low, medium, high
     """
 
-    provider: ClassVar[str] = "gemini"
-    keys: ClassVar[tuple[str, ...]] = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
-    home: ClassVar[str] = "https://generativelanguage.googleapis.com"
     version: ClassVar[str] = "/v1beta"
-    address_variable: ClassVar[str] = "GOOGLE_GEMINI_BASE_URL"
-    example: ClassVar[str] = "gemini-3.8-flash"
-    priced: ClassVar[str] = "google"
     efforts: ClassVar[tuple[str, ...]] = ("minimal", "low", "medium", "high")
 
     @property
@@ -171,4 +166,5 @@ def _usage(usage: Any) -> Usage:
     return Usage(read or 0, (said or 0) + (thought or 0), cached or 0, 0, thought or 0, is_counted)
 
 
-load = loader(GeminiJudge)
+load_at = partial(loader, GeminiJudge)
+load = load_at("gemini")

@@ -212,7 +212,7 @@ class HttpClient:
         for number in range(self.retries + 1):
             asked, is_last = None, number == self.retries
             try:
-                answer = self.annotate(await self._try(method, self.address + route, sent))
+                answer = self.annotate(await self._try(method, at(self.address, route), sent))
             except NoAnswerError as problem:
                 if problem.lasting or is_last:
                     raise
@@ -296,6 +296,16 @@ def asked_pause(headers: Mapping[str, str]) -> float | None:
             continue
         return seconds if seconds > 0 else None
     return None
+
+
+def at(address: str, route: str) -> str:
+    """The route at an address, whose query goes behind it.
+
+    >>> at("https://here.example/v1?api-version=1", "/chat/completions")
+    'https://here.example/v1/chat/completions?api-version=1'
+    """
+    path, mark, query = address.partition("?")
+    return f"{path}{route}{'&' if mark and '?' in route else mark}{query}"
 
 
 def is_loopback(host: str) -> bool:

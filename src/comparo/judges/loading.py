@@ -18,8 +18,9 @@ from comparo.data.grammar import read_settings, with_settings
 from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges.protocol import Judge, Judgement, shared_call
+from comparo.judges.servers import SERVERS
 
-PROVIDERS = ("local", "hf", "openai", "anthropic", "gemini", "vllm", "simulated", "replay")
+PROVIDERS = ("local", "hf", "vllm", "simulated", "replay", *SERVERS)
 RAY = ("replicas", "gpus", "cpus", "address")  # options of every judge with engine=ray
 MEANT = (
     "a judge is provider/model, an object with name, settings, ahead and judge, or a function of the two texts that "
@@ -110,7 +111,9 @@ def accepted_options(name: str) -> list[str]:
 def _provider(name: str) -> Callable[..., Judge]:
     provider = name.partition("/")[0]
     if provider in PROVIDERS:
-        load: Callable[..., Judge] = import_module(f"comparo.judges.{provider}").load
+        server = SERVERS.get(provider)
+        module = import_module(f"comparo.judges.{server.api if server else provider}")
+        load: Callable[..., Judge] = module.load_at(provider) if server else module.load
         return load
     others = entry_points(group="comparo.judges")
     if provider in others.names:

@@ -1,4 +1,4 @@
-"""openai/…: OpenAI's API, or any server that speaks it (vLLM, llama.cpp, Ollama, …), at `base_url`.
+"""openai/…, and every provider whose server speaks OpenAI's API (`comparo.judges.servers`), also at `base_url`.
 
 p is read from the log-probabilities of the reply's tokens or, with `votes`, from that many sampled verdicts.
 """
@@ -6,6 +6,7 @@ p is read from the log-probabilities of the reply's tokens or, with `votes`, fro
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import comparo.judges.verdicts as verdicts
@@ -18,7 +19,9 @@ from comparo.judges.prices import Usage, count
 from comparo.judges.refusals import FILTERED, Complaint
 from comparo.judges.server_judge import Findings, ServerJudge
 from comparo.judges.server_options import LABEL, NONE, ROOM, VERDICT, loader
+from comparo.judges.servers import SERVERS
 
+OPENAI = SERVERS["openai"].home
 ROUTE = "/chat/completions"
 HALVINGS = 5  # of the token limit for reasoning, down to 781, before a prompt is cut
 
@@ -41,12 +44,6 @@ class OpenAIJudge(ServerJudge):
     ValueError: votes = -1 is not a whole number from 0 up
     """
 
-    provider: ClassVar[str] = "openai"
-    keys: ClassVar[tuple[str, ...]] = ("OPENAI_API_KEY",)
-    home: ClassVar[str] = "https://api.openai.com/v1"
-    address_variable: ClassVar[str] = "OPENAI_BASE_URL"
-    example: ClassVar[str] = "gpt-6-luna"
-    priced: ClassVar[str] = "openai"
     named: ClassVar[str] = "model base_url votes prefill window temperature"
 
     prefill: bool = False
@@ -138,7 +135,7 @@ class OpenAICaller(Caller):
         body: dict[str, Any] = {"model": judge.model, self.put("max_tokens", case): self.limit(case)}
         if (effort := judge.effort or self.put("effort", case)) is not None:
             body["reasoning_effort"] = effort
-            if effort == NONE and not judge.is_official and self.put("chat_template_kwargs", case):
+            if effort == NONE and judge.base_url != OPENAI and self.put("chat_template_kwargs", case):
                 body["chat_template_kwargs"] = {"enable_thinking": False}  # vLLM, SGLang and llama.cpp
         if self.put("temperature", case):
             body["temperature"] = judge.temperature
@@ -279,4 +276,5 @@ def read_usage(usage: Any) -> Usage:
     return Usage(read or 0, written or 0, cached, stored, reasoning, None not in (read, written))
 
 
-load = loader(OpenAIJudge)
+load_at = partial(loader, OpenAIJudge)
+load = load_at("openai")

@@ -82,7 +82,7 @@ def find_price(model: str, base_url: str = "", provider: str = "openai") -> Pric
     """
     providers = _table()["providers"]
     known = [name for name, entry in providers.items() if base_url and re.match(entry["address"], base_url)]
-    found = providers[known[0] if known else provider]
+    found = providers.get(known[0] if known else provider, {"models": {}})
     fitting = [name for name in found["models"] if re.fullmatch(re.escape(name) + r"(-latest|-\d[\d-]*)?", model)]
     if not fitting:
         return None

@@ -26,8 +26,8 @@ from comparo.data.prompts import Prompt, Question
 from comparo.errors import JudgeError
 from comparo.judges.protocol import Judgement
 from comparo.judges.ray_replicas import DEATHS, MEMBERS, Replicas, Seat, library, reason
+from comparo.judges.servers import SERVERS
 
-HOSTED = ("openai/", "anthropic/", "gemini/")  # their models run on a server
 AT_ONCE = 2  # batches in flight per replica: the one that it judges, and the next
 LOOK = 5.0  # seconds for a cluster's head to answer: Linux repeats a lost first packet after 1 and 3 s
 JOIN = 20.0  # seconds for Ray to join a cluster; with LOOK, less than half a minute
@@ -81,7 +81,7 @@ def ray_judge(
     Traceback (most recent call last):
     ValueError: replicas = 0 is not a whole number from 1 up
     """
-    if name.startswith(HOSTED):
+    if name.partition("/")[0] in SERVERS:
         raise ValueError(
             f"{name} asks a server, which takes the calls of one process: leave engine out, and concurrency (up to "
             "1000) says how many are asked at once"

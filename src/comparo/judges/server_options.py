@@ -4,11 +4,12 @@ import inspect
 import logging
 import math
 import os
+import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, TypeVar, get_type_hints
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from comparo.data.criteria_prompt import CriteriaPrompt, reply_tokens
 from comparo.data.prompts import Prompt
@@ -16,6 +17,7 @@ from comparo.errors import JudgeError, pip_install
 from comparo.judges.http import Secrets, ServerSilence, is_loopback
 from comparo.judges.prices import Price, find_price, read_price
 from comparo.judges.protocol import Writing
+from comparo.judges.servers import SERVERS, Server
 from comparo.judges.verdicts import ordering
 
 TOP = 20  # tokens whose log-probabilities are asked for: the most that OpenAI's and Gemini's API allow
@@ -30,7 +32,8 @@ NONE = "none"
 NEEDED = {"concurrency": (1, 1000), "votes": (0, math.inf), "retries": (0, math.inf)}
 WHOLE = {**NEEDED, "window": (1, math.inf), "max_tokens": (1, math.inf)}
 RANGES = {**WHOLE, "timeout": (0.001, math.inf), "temperature": (0, 2)}
-INNER = ("login", "dialect", "waiting")  # fields that are no options
+SECRET = re.compile("key|token|secret|sig|pass|auth|code", re.IGNORECASE)  # in a parameter's name
+INNER = ("provider", "login", "dialect", "waiting")  # fields that are no options
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +90,7 @@ class Settings:
     model
         The model's name at the server.
     base_url
-        The server, by default that of the environment's variable `address_variable`, else the provider's own.
+        The server, by default that of an environment variable, such as OPENAI_BASE_URL, else the provider's own.
     concurrency
         The most calls at a time.
     votes
@@ -109,13 +112,7 @@ class Settings:
         The most tokens of a reply, reasoning included; by default as many as it needs.
     """
 
-    provider: ClassVar[str]
-    keys: ClassVar[tuple[str, ...]]  # environment variables for the key; the first that is set is used
-    home: ClassVar[str]  # the provider's own address
     version: ClassVar[str] = ""  # the path that routes begin with; `base_url` may end with it
-    address_variable: ClassVar[str]
-    example: ClassVar[str]  # a model
-    priced: ClassVar[str]  # the provider's name in the table of list prices
     efforts: ClassVar[tuple[str, ...]]  # that the API knows; a model may have fewer
     named: ClassVar[str] = "model base_url votes effort window temperature max_tokens"
     streams = lines_up = True
@@ -131,6 +128,7 @@ class Settings:
     window: int | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    provider: str = ""
     login: str | None = field(default=None, repr=False)
     dialect: Dialect = field(default_factory=Dialect, repr=False, compare=False)
     waiting: ServerSilence = field(default_factory=ServerSilence, repr=False, compare=False)
@@ -139,16 +137,22 @@ class Settings:
     def checked(cls, **options: Any) -> Self:
         """Make a judge with these options; a ValueError if one is out of range or two are incompatible."""
         given = cls(**options)
+        provider, server = given.provider, given.server
         if not given.model:
-            raise ValueError(f"{cls.provider}/ needs a model, such as {cls.provider}/{cls.example}")
-        url, login = address(given.base_url or os.environ.get(cls.address_variable) or cls.home)
+            raise ValueError(f"{provider}/ needs the name of a model after the slash")
+        url = given.base_url or os.environ.get(server.variable) or server.home
+        if url == server.home and server.is_template:
+            raise ValueError(f"{provider}/ needs its address: base_url, such as {url}")
+        url, login = address(url)
         numbers = {
             name: check_number(name, value, *bounds, whole=name in WHOLE)
             for name, bounds in RANGES.items()
             if (value := getattr(given, name)) is not None or name in NEEDED
         }
-        price = find_price(given.model, url, cls.priced) if given.price is None else read_price(given.price)
-        made = replace(given, **numbers, base_url=url.removesuffix(cls.version), login=login, price=price)
+        price = find_price(given.model, url, server.priced) if given.price is None else read_price(given.price)
+        path, mark, query = url.partition("?")
+        url = path.removesuffix(cls.version) + mark + query
+        made = replace(given, **numbers, base_url=url, login=login, price=price)
         made.check_options()
         return made
 
@@ -157,6 +161,14 @@ class Settings:
         known = (NONE, *self.efforts)
         if self.effort is not None and self.effort not in known:
             raise ValueError(f"effort = {self.effort!r} is not one of {', '.join(known)}")
+
+    @property
+    def server(self) -> Server:
+        return SERVERS[self.provider]
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.server.keys
 
     @property
     def name(self) -> str:
@@ -256,11 +268,6 @@ class Settings:
         if has_key and where.scheme == "http" and not is_loopback(where.hostname or ""):
             logger.warning("%s gets the key unencrypted; begin base_url with https:// if it can", self.base_url)
 
-    @property
-    def is_official(self) -> bool:
-        """Whether the server is the provider's own."""
-        return self.base_url == self.home
-
     def headers(self, key: str) -> dict[str, str]:
         """The HTTP headers with the key."""
         raise NotImplementedError
@@ -273,12 +280,12 @@ class Settings:
         try:
             import httpx2  # noqa: F401
         except ImportError as error:
-            remedy = pip_install(self.provider)
+            remedy = pip_install(self.server.api)
             raise ImportError(f"{self.provider}/ judges need the library httpx2: {remedy}") from error
         key, login = next(filter(None, map(read_variable, self.keys)), ""), self.login or ""
-        if not key and not login and self.is_official:
+        if not key and not login and self.base_url == self.server.home and self.base_url.startswith("https:"):
             raise JudgeError(f"{self.name} needs a key; set {self.keys[0]}, or base_url for a server of your own")
-        headers = self.headers(key or NONE)
+        headers = {self.server.header: key or NONE} if self.server.header else self.headers(key or NONE)
         if login:
             headers["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
         return headers, Secrets(key, login)
@@ -287,11 +294,11 @@ class Settings:
 Made = TypeVar("Made", bound=Settings)
 
 
-def loader(kind: type[Made]) -> Callable[..., Made]:
+def loader(kind: type[Made], provider: str) -> Callable[..., Made]:
     """The function `load(model, **options)` of a provider; its signature has the options of `kind`."""
 
     def load(model: str, **options: Any) -> Made:
-        return kind.checked(model=model, **options)
+        return kind.checked(model=model, provider=provider, **options)
 
     options = [one for one in inspect.signature(kind).parameters.values() if one.name not in INNER]
     load.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
@@ -307,18 +314,27 @@ def read_variable(name: str) -> str:
 
 
 def address(url: str) -> tuple[str, str | None]:
-    """Split a base URL into the address without its login, and the login user:password or None."""
+    """Split a base URL into the address without its login, and the login user:password or None.
+
+    >>> address("https://ana:secret@here.example/v1/?api-version=2024-10-21")
+    ('https://here.example/v1?api-version=2024-10-21', 'ana:secret')
+    """
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
         host = port = None
     odd = any(sign.isspace() or not sign.isprintable() for sign in host or "")
-    if not host or odd or parts.scheme not in ("http", "https") or parts.query or parts.fragment:
+    if not host or odd or parts.scheme not in ("http", "https") or parts.fragment:
         raise ValueError("base_url is not the address of an API; it looks like http://localhost:8000/v1")
+    if named := [name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if SECRET.search(name)]:
+        raise ValueError(
+            f"base_url holds a key ({named[0]}), which would be stored; set it as the environment's variable"
+        )
+    query = f"?{parts.query}" if parts.query else ""
     name = f"[{host}]" if ":" in host else host
     login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
-    clean = f"{parts.scheme}://{name}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
+    clean = f"{parts.scheme}://{name}{f':{port}' if port else ''}{parts.path.rstrip('/')}{query}"
     return clean, login if login != ":" else None
 
 

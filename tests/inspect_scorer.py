@@ -123,7 +123,7 @@ def test_what_cannot_be_compared_is_no_tie(tmp_path):
     assert found["broken"].reason == "grader_failed"
     assert "OSError: no answer" in found["broken"].explanation
     assert math.isnan(found["aimless"].value)
-    assert found["aimless"].explanation == "sample aimless has no target"
+    assert found["aimless"].explanation.startswith("sample aimless")
     assert figures(log)["mean"] == pytest.approx((found["good"].value + 0.0 + 0.5) / 3)  # the others do not count
 
 

@@ -315,7 +315,7 @@ def test_what_cannot_be_compared(rows, people, message):
     data = [{"first": a, "second": b, "p": 1, "judge": judge} for a, b, judge in rows]
     with pytest.raises(ComparisonsError, match=message):
         agree(data, people)
-    with pytest.raises(TypeError, match="people is a list"):
+    with pytest.raises(TypeError, match=r"people .*list"):
         agree(data, "ana")
     with pytest.raises(ValueError, match="level"):
         agree(data, people, level=0)
@@ -352,7 +352,7 @@ def test_one_file_or_two_say_the_same(comparo, files):
 def test_long_work_of_many_voices_is_said_beforehand(run, tmp_path, monkeypatch, command):
     monkeypatch.setattr("comparo.cli.printing.MANY", 3)
     done = run(tmp_path, [command[0], "all.csv", *command[1:]])
-    assert (done.returncode, done.stderr.split("; ")[0]) == (0, "Fits 180 answers by 3 voices")
+    assert (done.returncode, re.findall(r"\d+", done.stderr)[:2]) == (0, ["180", "3"])
 
 
 def test_tables_for_people(comparo, files):
@@ -360,7 +360,7 @@ def test_tables_for_people(comparo, files):
     assert done.returncode == 0, done.stderr
     for title in ("Judges against person 0, person 1\n", "Calibration error"):
         assert title in done.stdout
-    assert f"The row '{PEOPLE}' is the ceiling." in done.stdout
+    assert f"'{PEOPLE}' is the ceiling" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_several_criteria_are_one_call_with_a_key_each():
         [call] = ask(api, prompt=prompt)
     assert call.failed
     assert [one.failed for one in call.each] == [False, True]
-    assert "has no verdict on it" in call.each[1].error
+    assert "no verdict" in call.each[1].error
 
 
 def test_reasoning_is_asked_for_by_effort_and_its_tokens_count():
@@ -109,7 +109,7 @@ def test_an_option_is_sent_only_if_it_is_given():
 def test_a_refusal_is_a_failed_judgement_with_its_reason():
     details = {"type": "refusal", "category": "bio", "explanation": "It asks for lab methods."}
     with Api(message("", stop="refusal", body={"stop_details": details})) as api:
-        assert failure(api, votes=3).endswith("refused to answer (bio): It asks for lab methods.")
+        assert failure(api, votes=3).endswith("(bio): It asks for lab methods.")
     assert len(api.requests) == 1
 
 

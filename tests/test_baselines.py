@@ -194,10 +194,10 @@ def test_pairs_on_a_judge_and_on_what_it_said():
 def test_a_pair_that_is_missing_is_named():
     recorded = Comparisons.from_rows([{"first": "ana", "second": "bo", "p": 0.7, "context": "x"}])
     items = Items.of([{"id": name, "text": name, "context_id": "x"} for name in ("ana", "bo", "cy")])
-    with pytest.raises(JudgeError, match=r"against .* in context 'x'.*PairS"):
+    with pytest.raises(JudgeError, match=r"context 'x'.*PairS"):
         sort_contexts(items.names, recorded_answers(recorded), rng=np.random.default_rng(0))
     answer = judge_answers(Replay(recorded), Prompt("{first}{second}"), items)
-    with pytest.raises(JudgeError, match=r"replay/memory on .* context 'x': no judgement .*PairS"):
+    with pytest.raises(JudgeError, match=r"replay/memory .*'x': .*PairS"):
         sort_contexts(items.names, answer, rng=np.random.default_rng(0))
 
 
@@ -226,7 +226,7 @@ def test_pairs_on_recorded_summeval():
 def test_pairs_cannot_be_had_where_few_pairs_were_recorded():
     data = load_dataset("hanna", DATA / "hanna.jsonl")
     answer = recorded_answers(Comparisons.read(DATA / "judgements" / "hanna.coherence.csv.gz"))
-    with pytest.raises(JudgeError, match="context 'hanna': no judgement"):
+    with pytest.raises(JudgeError, match="context 'hanna'"):
         sort_contexts(data.items.names, answer, rng=np.random.default_rng(0))
 
 

@@ -87,7 +87,7 @@ def test_nothing_is_asked_twice_whatever_the_seed_the_budget_the_choice_of_pairs
         for more in (["--seed", "1"], ["--plain"], ["--budget", "6n"], ["--goal", "top-3"]):
             done = run(folder, ask(api, "--budget", "4n", *more))
             assert done.returncode == 0, done.stderr
-            assert "answers came from the cache" in done.stderr
+            assert "from the cache" in done.stderr
         assert len(set(prompts(api))) == len(prompts(api))
         run(folder, ask(api, "--budget", "100%"))
         assert len(prompts(api)) == 132
@@ -423,7 +423,7 @@ def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_
     with Api(SERVER) as api:
         done = run(folder, ask(api, "--budget", "4n", "--cache", "file/cache.sqlite"))
         assert done.returncode == 0, done.stderr
-        assert done.stderr.count("cache file/cache.sqlite cannot be opened") == 1
+        assert done.stderr.count("file/cache.sqlite cannot be opened") == 1
         assert len(prompts(api)) == 48
         run(folder, ask(api, "--budget", "4n", "--out", "other"))
         other = sqlite3.connect(folder / CACHE, isolation_level=None)
@@ -453,7 +453,7 @@ FULL = (
 
 def test_a_full_disk_is_one_warning_and_what_was_kept_stays(tmp_path):
     done = subprocess.run([sys.executable, "-c", FULL], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stderr.count("cannot be written to") == 1, done.stderr
+    assert done.stderr.count("cannot be written") == 1, done.stderr
     assert done.stdout == "0.5\n"
     (kept,) = contents(tmp_path / "cache.sqlite")
     assert 10 < kept.answers < 3000
@@ -587,7 +587,7 @@ def test_a_cache_without_its_first_page_is_repaired_without_loss(run, tmp_path, 
     if is_old:
         make_old(path)
     zeroed(path, 0)
-    with pytest.raises(StoreError, match=f"comparo runs --cached --repair {path}"):
+    with pytest.raises(StoreError, match=f"--cached --repair {path}"):
         Cache(path).begin()
     done = run(tmp_path, ["runs", "--cached", "--repair", "cache"])
     assert done.returncode == 0

@@ -58,7 +58,7 @@ def test_a_calibrated_expert_fits():
 
 
 def test_true_scores_that_fit_no_item_are_said():
-    with pytest.raises(ComparisonsError, match="0 comparisons have a true score"):
+    with pytest.raises(ComparisonsError, match=r"^0 comparisons"):
         calibrate([("a", "b", 0.5)], {"A": 1.0})
-    with pytest.raises(ComparisonsError, match="1 comparisons have a true score"):
+    with pytest.raises(ComparisonsError, match=r"^1 comparisons"):
         calibrate([("a", "b", 0.5), ("b", "c", 0.5)], {"a": 1.0, "b": 0.0})

@@ -308,21 +308,21 @@ def test_the_commands_hold_length_equal(run, tmp_path):
     (tmp_path / "pairs.csv").write_text("\n".join(pairs), encoding="utf-8")
     fitted = ["fit", "pairs.csv", "--method", "mixed", "--control", "length"]
     done = run(tmp_path, [*fitted, "--items", "texts.jsonl", "--format", "csv"])
-    assert re.search(r"longer texts: twice the length .*\d", done.stderr)
+    assert re.search(r"longer texts: .*\d", done.stderr)
     assert done.stdout.splitlines()[0].endswith("equal_length_score,equal_length_std,equal_length_rank")
-    assert "name their file by --items" in run(tmp_path, fitted).stderr
-    assert "--items belongs to --control" in run(tmp_path, ["fit", "pairs.csv", "--items", "texts.jsonl"]).stderr
+    assert "by --items" in run(tmp_path, fitted).stderr
+    assert "--control" in run(tmp_path, ["fit", "pairs.csv", "--items", "texts.jsonl"]).stderr
     asked = ["rank", "texts.jsonl", "--judge", "replay/pairs.csv", "--out", "run", "--budget", "12n"]
     done = run(tmp_path, [*asked, "--control", "length", "--control", "price"])
-    assert "twice the length is worth" in done.stderr
-    assert "more of it is worth" in done.stderr
+    assert "twice the length" in done.stderr
+    assert "more of it" in done.stderr
     header = (tmp_path / "run" / "ranking.csv").read_text(encoding="utf-8").splitlines()[0]
     assert "equal_length_price_score" in header
     assert run(tmp_path, ["runs", "--report", "run"]).returncode == 0
     assert "Equal price" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "twice the length" in run(tmp_path, ["fit", "run", "--method", "mixed", "--control", "length"]).stderr
-    assert "--control needs estimated variances" in run(tmp_path, [*asked, "--plain", "--control", "length"]).stderr
-    assert "there is no column 'weight'" in run(tmp_path, [*asked, "--control", "weight"]).stderr
+    assert "--control needs" in run(tmp_path, [*asked, "--plain", "--control", "length"]).stderr
+    assert "no column 'weight'" in run(tmp_path, [*asked, "--control", "weight"]).stderr
 
 
 def test_a_run_is_ranked_while_the_texts_compared_are_alike():

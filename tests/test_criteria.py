@@ -358,7 +358,7 @@ def test_fit_prints_criteria_as_the_run_does_and_says_which_was_chosen(run, judg
     table = json.loads(fitted(run, judged, "--format", "json").stdout)
     assert set(table["criteria"]) == set(CRITERIA)
     one = fitted(run, judged, "--criterion", "fluency", "--report", "fluency.html")
-    assert re.search("mixed: 72 .* simulated/soft .* fluency", one.stderr)
+    assert re.search("mixed: 72 .*simulated/soft .*fluency", one.stderr)
     assert (judged / "fluency.html").is_file()
 
 

@@ -160,6 +160,7 @@ EXPERIMENTS = {
     "pilot": lambda out, judges: rank(out, judges(scores=ONE_SCORES), ONE, lineup="auto", budget="14n"),
     "systems": lambda out, judges: rank(out, judges(), goal="systems"),
     "best system": lambda out, judges: rank(out, judges(), goal="best-system"),
+    "best system in line-ups": lambda out, judges: rank(out, judges(), goal="best-system", lineup=3),
     "grown": grown,
     "begun by an audition": begun,
     "compare": compared,
@@ -175,7 +176,7 @@ def tried(make, out, judges):
         return digest(make(out, judges))
 
 
-LONG = ("pilot", "why")
+LONG = ("pilot", "why", "best system in line-ups")
 
 
 @pytest.mark.parametrize("name", [pytest.param(x, marks=[pytest.mark.long] * (x in LONG)) for x in EXPERIMENTS])

@@ -142,18 +142,6 @@ def test_a_file_of_new_items_alone_adds_them_and_goes_on(run_folder):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("stop", one_short([13, 0, 1, 45]))
-def test_a_growth_that_was_stopped_asks_what_an_unbroken_one_does(run_folder, tmp_path, stop):
-    whole = tmp_path / "whole"
-    go(whole, OLD)
-    go(whole, ALL)
-    with pytest.raises(JudgeError):
-        go(run_folder, ALL, judge=judge(stop))
-    go(run_folder, ALL)
-    assert sorted(asked(run_folder)) == sorted(asked(whole))
-
-
-@pytest.mark.long
 def test_a_run_grows_twice(run_folder):
     go(run_folder, ALL)
     more = list(TEXTS)[:36]
@@ -432,9 +420,9 @@ def test_new_items_join_the_contexts_of_the_run_and_no_others(tmp_path):
 
     go(rows("xy", OLD[:3]))
     before = asked(tmp_path / "run")
-    with pytest.raises(ComparisonsError, match=r"^row 2, column 'id': 't4' .*context 'z'"):
+    with pytest.raises(ComparisonsError, match=r"^row 2, .*'id': 't4' .*context 'z'"):
         go(rows("x", ["t3"]) + rows("z", ["t4"]))
-    with pytest.raises(ValueError, match=r"context 'x' .*another text"):
+    with pytest.raises(ValueError, match=r"context 'x' .*another"):
         go(rows("x", ["t3"], "Another."))
     with pytest.raises(ValueError, match="3 items"):
         rank(rows("x", OLD[:3]), "better", judge="simulated/soft", goal="top-3")

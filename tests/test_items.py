@@ -79,7 +79,7 @@ def pipe(monkeypatch):
 
 def test_closed_standard_input_is_a_mistake(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)  # as Python has it after comparo rank - <&-
-    with pytest.raises(ComparisonsError, match="standard input is closed"):
+    with pytest.raises(ComparisonsError, match="standard input"):
         Items.of("-")
 
 
@@ -428,7 +428,7 @@ def test_rows_and_questions():
     assert items.question("x", "bo", "ana") == Question("bo", "ana", "x", "Another.", "A story.", "Write.")
     assert items.question("y", "ana", "cy").context_text is None
     assert Items.of(["A", "B"]).question(None, np.int64(1), 0).first_text == "B"
-    with pytest.raises(ComparisonsError, match=r"'bo' in context 'y'"):
+    with pytest.raises(ComparisonsError, match=r"'bo' .*'y'"):
         items.row("y", "bo")
     with pytest.raises(ComparisonsError, match=r"'0'"):
         Items.of(["A", "B"]).question(None, 0, "0")

@@ -86,7 +86,7 @@ def test_the_judge_is_probed_once_and_what_it_takes_is_kept_in_the_cache(run, tm
         for calls in (pairs, 0):
             done = run(tmp_path, command(*asked, "--base-url", api.url), **key)
             assert done.returncode == 0, done.stderr
-            assert ("of 20 tokens, effort none" in done.stderr) == (calls > 0)
+            assert ("tokens, effort none" in done.stderr) == (calls > 0)
             assert len(api.asked) == pairs  # none of them is refused, since the probe has shown what is
         uncached = run(tmp_path, command(*asked, "--base-url", api.url, "--cache", "off"), **key)
         assert "1 call, 108 tokens, $0.000014" in uncached.stderr

@@ -16,7 +16,7 @@ from scipy.special import expit, logsumexp
 from scipy.stats import norm
 
 import comparo
-from comparo import Comparisons, ComparisonsError, Judgement, Question, StoreError, fit, load_judge
+from comparo import Comparisons, ComparisonsError, Judgement, Question, fit, load_judge
 from comparo.model.tuning import SPREAD
 from comparo.selection.designs import merge
 from comparo.selection.doubt import Doubt
@@ -30,9 +30,7 @@ from inside import (
     LineupSelector,
     Rest,
     Soft,
-    Store,
     criterion_prompt,
-    key_of,
     multiply,
     open_database,
     quiet_fit,
@@ -530,31 +528,6 @@ def test_auto_takes_what_shows_most(noise, chosen, tmp_path):
     kept = read_configuration(tmp_path / "run")["lineup"]
     assert kept["texts"] == size
     assert kept["rates"][str(size)] >= 0.5 * max(kept["rates"].values())
-
-
-@pytest.mark.parametrize("stop", one_short([100, 250]))
-def test_a_run_that_was_stopped_in_the_pilot_or_later_ends_like_an_unbroken_one(tmp_path, monkeypatch, stop):
-    def go(folder):
-        judge = Crowded(simulated(), dict.fromkeys((2, 3, 4, 6), 0.5))
-        return comparo.rank(TEXTS, "better", judge=judge, lineup="auto", budget=320, out=tmp_path / folder)
-
-    whole, left, add = go("whole"), [stop], Store.add
-
-    def stopping(store, judgements):
-        judgements = list(judgements)
-        if left[0] < len(judgements):
-            raise StoreError("the power failed")
-        left[0] -= len(judgements)
-        return add(store, judgements)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Store, "add", stopping)
-        with pytest.raises(StoreError, match="power"):
-            go("run")
-    assert np.array_equal(go("run").scores, whole.scores)
-    for name in ("", "/pilot-2", "/pilot-6"):
-        again, once = (read_judgements(tmp_path / f"{folder}{name}") for folder in ("run", "whole"))
-        assert {key_of(one.question) for one in again} == {key_of(one.question) for one in once}
 
 
 def test_rates_do_not_depend_on_the_scale():

@@ -362,5 +362,5 @@ def test_a_generator_is_made_from_a_seed_a_generator_or_none():
     assert as_generator(np.int64(3)).random() == as_generator(3).random() == np.random.default_rng(3).random()
     assert as_generator(None).random() != as_generator(None).random()
     for wrong in ("3", 3.0, True):
-        with pytest.raises(TypeError, match="seed must be a whole number"):
+        with pytest.raises(TypeError, match=r"seed .*whole number"):
             as_generator(wrong)

@@ -54,7 +54,7 @@ def test_an_added_field_is_a_parameter_a_flag_and_a_key(added, tmp_path):
     command = "from comparo.cli.app import main; main()"
     said = added(command, "rank", "--help-all")
     assert "--patience" in said
-    assert "Days until it ends. Default: 3" in said
+    assert "Default: 3" in said
     asked = ("rank", "items.jsonl", "--criterion", "better", "--judge", "simulated/soft", "--out")
     (tmp_path / "comparo.toml").write_text("[rank]\npatience = 5\n")
     for folder, variables, kept in (("file", {}, 5), ("variable", {"COMPARO_PATIENCE": "7"}, 7)):
@@ -68,7 +68,7 @@ def test_a_function_that_accepts_options_has_their_parameters():
     names = list(inspect.signature(rank).parameters)
     assert names[:2] == ["data", "criterion"]
     assert {*names} == {"data", *inspect.signature(RankOptions).parameters}
-    with pytest.raises(TypeError, match=r"rank has no parameter 'bugdet'; it has .*budget"):
+    with pytest.raises(TypeError, match=r"^rank .*'bugdet'; .*budget"):
         rank(["A.", "B."], "better", bugdet=6)
     for wrong in ({"least_mass": 2}, {"seed": -1}, {"orders": "none"}, {"until": 1}, {"estimate": "mine"}):
         with pytest.raises(OptionError) as refused:

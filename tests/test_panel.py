@@ -71,7 +71,7 @@ def test_known_voices_are_found_again(kind):
     inside = [np.mean((table["low"] <= LOADINGS) & (table["high"] >= LOADINGS)) for table in tables]
     assert np.mean(inside) > 0.85
     for ranking in found:
-        assert any("'3' ranks against the others" in note for note in ranking.notes)
+        assert any("'3' ranks against" in note for note in ranking.notes)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_voices_that_tell_nothing_have_no_say():
     _, data = voices(rng, 16, 20, 48, [1.0, 1.0, 0.0], [0.5, 0.5, 1.0])
     ranking = quiet_fit(data, "panel")
     assert abs(ranking.tables["voices"]["agreement"][2]) < 0.2
-    assert any("'2' tells next to nothing" in note for note in ranking.notes)
+    assert any("'2' tells" in note for note in ranking.notes)
     without = quiet_fit(data.take(data.judged_by < 2), "panel")
     assert np.corrcoef(ranking.scores, without.scores)[0, 1] > 0.99
 
@@ -314,7 +314,7 @@ def test_the_errors_of_a_panels_consensus_beyond_style_are_those_of_its_linear_m
 
 def test_a_consensus_of_a_panel_needs_something_to_expect_of_a_text():
     rows = list(agreeing(np.random.default_rng(0), np.zeros((3, 6))))
-    with pytest.raises(ValueError, match="a panel needs groups or features"):
+    with pytest.raises(ValueError, match="groups or features"):
         consensus(quiet_fit(rows, "panel"))
 
 
@@ -660,7 +660,7 @@ def test_a_consensus_of_people_is_that_of_the_voices_which_say_enough_about_the_
     features = {(c, i): [float(style[c, i])] for c in range(20) for i in range(8)}
     options = {"features": features, "estimate": "consensus"}
     found = quiet_fit(rows, "panel", **options)
-    assert any(note.startswith("'dee' says too little") for note in found.notes)
+    assert any(note.startswith("'dee' says") for note in found.notes)
     alone = quiet_fit([row for row in rows if row["judge"] != "dee"], "panel", **options)
     np.testing.assert_allclose(found.scores, alone.scores, atol=1e-6)
     np.testing.assert_allclose(found.std, alone.std, rtol=1e-6)

@@ -286,7 +286,7 @@ def test_votes_that_are_all_ties_are_equal_groups():
 def test_the_table_says_what_the_votes_are_worth():
     machine, votes = small()
     found = powered(machine, votes)
-    assert f"they are worth {found.worth:.0f} votes alone" in str(found)
+    assert f"worth {found.worth:.0f} votes" in str(found)
     assert found.saved == round(found.worth) - found.votes > 0
     assert found.sentence in found._repr_html_()
     assert "saved no votes" in replace(found, worth=found.votes - 3.0).sentence

@@ -128,7 +128,7 @@ def test_the_command_prints_how_it_ended_unless_there_was_no_target(run, tmp_pat
     words = ["rank", "items.jsonl", "--judge", "simulated/soft", "-o", "scores=wit", "-o", "noise=0.1"]
     done = run(tmp_path, [*words, "--out", "a", "--until", "0.9", "--budget", "20n"])
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^stopped by --until 0\.9 .*\d+ of .*\d+ calls", done.stderr, re.MULTILINE)
+    assert re.search(r"^stopped by --until 0\.9 .*\d+ .*\d+ calls", done.stderr, re.MULTILINE)
     assert "--until" not in run(tmp_path, [*words, "--out", "b"]).stderr
 
 

@@ -51,8 +51,8 @@ def test_a_server_that_goes_away_for_good_stops_the_run_which_goes_on_when_it_is
     with Api(*[YES] * 30, refusal(503, "gone for good")) as api:
         done = comparo(*ask(api), folder=folder)
         assert done.returncode == 1
-        assert "judgements failed, the last with:" in done.stderr
-        assert "what was judged is kept" in done.stderr
+        assert "judgements failed" in done.stderr
+        assert "judged is kept" in done.stderr
         assert "Traceback" not in done.stderr
         assert sum(not one.failed for one in read_judgements(folder / "run")) == 29  # and the probe
         before = len(api.requests)
@@ -60,7 +60,7 @@ def test_a_server_that_goes_away_for_good_stops_the_run_which_goes_on_when_it_is
         again = comparo(*ask(api), folder=folder)
         assert again.returncode == 0, again.stderr
         assert len(api.requests) - before == 19
-        assert "48 of 132 possible comparisons" in again.stderr
+        assert "48 of 132 " in again.stderr
 
 
 def test_a_wrong_key_stops_at_once_and_the_key_appears_nowhere(comparo, folder):
@@ -111,7 +111,7 @@ def test_what_a_budget_did_not_reach_is_named_at_the_end(comparo, tmp_path):
     assert {row["item"] for row in written} == {row["id"] for row in rows}
     missing = sum(not row["score"] for row in written)
     assert 0 < missing < 18
-    assert f"{missing} of 18 items have no score" in done.stderr
+    assert f"{missing} of 18 items " in done.stderr
 
 
 def test_a_dry_run_says_what_it_would_take_and_asks_nothing(comparo, folder):
@@ -158,7 +158,7 @@ def test_summeval_by_recorded_judgements_in_one_command(comparo, tmp_path):
     rows = list(csv.DictReader(done.stdout.splitlines()))
     assert len(rows) == 1600
     assert len({row["context"] for row in rows}) == 100
-    assert "4,800 of 24,000 possible comparisons" in done.stderr
+    assert "4,800 of 24,000 " in done.stderr
     line = next(line for line in done.stderr.splitlines() if "with relevance" in line)
     assert "mean of 100 contexts" in line
     assert 0.35 < float(line.split(": ")[1].split(",")[0]) < 0.45
@@ -192,7 +192,7 @@ def test_runs_and_reports_are_found_again(comparo, folder):
     assert Path(folder, made.stdout.strip()).stat().st_size > 10_000
     wrong = comparo("runs", "--report", "nowhere", folder=folder)
     assert wrong.returncode == 2
-    assert "is not a run folder" in wrong.stderr
+    assert "not a run folder" in wrong.stderr
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,13 @@ def scores(done):
 def test_a_run_is_fitted_by_one_of_its_voices_and_says_so(comparo, folder):
     done = comparo("fit", "two", "--voice", "simulated/hard", "--method", "bt", "--format", "csv")
     assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r".*\bbt: 60 answers .*simulated/hard", done.stderr.splitlines()[0])
+    assert re.fullmatch(r".*\bbt: 60 .*simulated/hard", done.stderr.splitlines()[0])
     rows = [row for row in _rows(folder / "two") if row["judge"] == "simulated/hard"]
     alone = fit(rows, "bt").to_columns()
     own = dict(zip(zip(alone["context"], alone["item"], strict=True), alone["score"], strict=True))
     assert scores(done) == pytest.approx(own)
     both = comparo("fit", "two", "--voice", "simulated/hard", "--voice", "simulated/soft", "--method", "panel")
-    assert re.search(r"panel: 120 answers .*2 voices \(simulated/", both.stderr)
+    assert re.search(r"panel: 120 .*2 voices \(simulated/", both.stderr)
     one = comparo("fit", "one", "--voice", "simulated/soft")
     assert re.search("mixed: 60 answers .*simulated/soft", one.stderr)
 
@@ -97,5 +97,5 @@ def test_comparisons_of_some_judges_hold_nothing_of_the_others():
     rows = [{"first": a, "second": b, "p": 0.7, "judge": j} for a, b, j in [("a", "b", "x"), ("c", "d", "y")]]
     found = Comparisons.from_rows(rows).by_judges(["y"])
     assert (found.items.tolist(), found.judges.tolist()) == (["c", "d"], ["y"])
-    with pytest.raises(ComparisonsError, match=r"no judge 'z'.* x, y"):
+    with pytest.raises(ComparisonsError, match=r"'z'.* x, y"):
         Comparisons.from_rows(rows).by_judges(["z"])

@@ -115,7 +115,7 @@ def test_the_command_prints_the_consensus_and_the_agreement(run, tmp_path):
     done = run(tmp_path, (*other, "--format", "csv"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("item,score,")
-    assert re.search(r"Spearman correlation .*simulated/hard .*: 0\.\d", done.stderr)
+    assert re.search(r"Spearman .*simulated/hard .*: 0\.\d", done.stderr)
     assert "of 240 questions" in done.stderr
     assert (tmp_path / "run-by-simulated-hard" / "report.html").stat().st_size > 10_000
     wrong = run(tmp_path, (*other, "--judge", "simulated/soft"))

@@ -210,7 +210,7 @@ def test_what_has_no_answers_or_no_place_has_no_page(tmp_path):
     with pytest.raises(StoreError, match="no answers"):
         write_report(folder_of(tmp_path / "none", {"a": "A.", "b": "B."}, []))
     failed = [Judgement(Question("a", "b"), error="the server is down")]
-    with pytest.raises(StoreError, match=r"1 failed.*server is down"):
+    with pytest.raises(StoreError, match=r"1 failed.*is down"):
         write_report(folder_of(tmp_path / "failed", {"a": "A.", "b": "B."}, failed))
     assert not (tmp_path / "failed" / "report.html").exists()
     written_to = folder_of(tmp_path / "run", {"a": "A.", "b": "B."}, [Judgement(Question("a", "b"), p=0.75)])
@@ -245,7 +245,7 @@ def test_groups_that_nothing_joins(tmp_path):
     assert "group 2" in page
     assert "fall into groups" in page
     told = " ".join(page.split())
-    assert re.search("not known</strong>[^<]*2 groups [^<]*4 ", told)
+    assert re.search("known</strong>[^<]*2 groups [^<]*4 ", told)
     assert not re.search(r"is the best of|comes first|change little", told)
     assert "Connect all texts" in told
     folder = folder_of(tmp_path / "one", dict.fromkeys("abc", "text"), [Judgement(Question("a", "b"), p=0.9)])
@@ -488,9 +488,9 @@ def test_a_page_keeps_its_limit_and_says_what_is_left_out(tmp_path, shape):
     kept = data["candidates"]["text"]
     assert len(kept) == data["contexts"][-1]["end"] > 5
     assert min(map(len, kept)) > 80
-    assert re.search(rf"page holds [^.]*first {max(map(len, kept)):,} characters", text)
+    assert re.search(rf"[^.]*first {max(map(len, kept)):,} characters", text)
     if shape == "contexts":
-        assert f"the first {len(data['contexts'])} of 80 contexts" in text or len(data["contexts"]) == 80
+        assert f"first {len(data['contexts'])} of 80 contexts" in text or len(data["contexts"]) == 80
         assert data["contexts"][0]["text"].startswith("Article 0")
     places = {*data["judgements"]["first"], *data["judgements"]["second"]}
     assert not places or max(places) < len(kept)

@@ -328,7 +328,7 @@ def test_repeated_judgements_count_once_and_strangers_are_refused():
     with pytest.raises(ComparisonsError, match=r"'wit'.* score"):
         Recorded.of([("i0", "i1", 0.2)], items, "wit")
     two = Items.of(texts([3, 3], np.random.default_rng(0)))
-    with pytest.raises(ComparisonsError, match="add a column context"):
+    with pytest.raises(ComparisonsError, match="column context"):
         Recorded.of([("i0", "i1", 0.2)], two, "score")
 
 

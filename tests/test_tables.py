@@ -174,10 +174,10 @@ def test_broken_files(tmp_path, name, content, place):
 
 def test_no_file_and_a_folder(tmp_path):
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(ComparisonsError, match=r"nowhere\.csv does not exist"):
+    with pytest.raises(ComparisonsError, match=r"nowhere\.csv .*exist"):
         read_columns(tmp_path / "nowhere.csv")
     for action in (read_columns, lambda path: write_columns(path, COLUMNS)):
-        with pytest.raises(ComparisonsError, match=r"folder\.csv is a folder"):
+        with pytest.raises(ComparisonsError, match=r"folder\.csv .*folder"):
             action(tmp_path / "folder.csv")
     with pytest.raises(ComparisonsError, match="missing does not"):
         write_columns(tmp_path / "missing" / "a.csv", COLUMNS)
@@ -190,9 +190,9 @@ def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(ComparisonsError, match=r"a\.csv cannot be read"):
+    with pytest.raises(ComparisonsError, match=r"a\.csv .*read"):
         read_columns(tmp_path / "a.csv")
-    with pytest.raises(ComparisonsError, match=r"a\.csv cannot be written"):
+    with pytest.raises(ComparisonsError, match=r"a\.csv .*written"):
         write_columns(tmp_path / "a.csv", COLUMNS)
 
 

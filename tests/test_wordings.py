@@ -73,7 +73,7 @@ def test_the_default_is_the_papers_question_with_delimiters_and_the_papers_promp
     assert choose_prompt("better").wording == DEFAULT_WORDING == "delimited"
     assert choose_prompt("better", wording="paper") == criterion_prompt("better", wording="paper")
     assert choose_prompt(prompt="{first} {second}").wording is None
-    with pytest.raises(ValueError, match=r"no wording 'x'; .*paper, between"):
+    with pytest.raises(ValueError, match=r"'x'; .*paper, between"):
         criterion_prompt("better", wording="x")
     with pytest.raises(ValueError, match="wording"):
         choose_prompt(prompt="{first} {second}", wording="between")
@@ -145,7 +145,7 @@ def test_a_wording_comes_from_a_file_is_shown_dry_and_plain_is_the_papers(run, f
     assert "(compare)" in wrong.stderr
     unknown = run(folder, (*dry, "--wording", "loud"))
     assert unknown.returncode == 2
-    assert re.search("no wording 'loud'.*paper, between", unknown.stderr)
+    assert re.search("'loud'.*paper, between", unknown.stderr)
 
 
 def test_pairs_are_judged_in_the_wording(run, folder):

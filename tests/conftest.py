@@ -19,7 +19,7 @@ import pytest
 from hypothesis import settings
 
 from comparo import load_judge
-from comparo.cli.app import main
+from comparo.cli import main
 
 # A shell's background jobs ignore SIGINT, and so would the commands that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -95,7 +95,7 @@ def _run(arguments: list[str], folder: Path, variables: dict[str, str], printed:
     os.environ.update(variables)
     sys.path[:0] = [path for path in variables.get("PYTHONPATH", "").split(os.pathsep) if path not in sys.path]
     sys.argv = ["comparo", *arguments]
-    from comparo.cli.app import main
+    from comparo.cli import main
 
     main()
 

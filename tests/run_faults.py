@@ -23,8 +23,7 @@ from typing import Any
 from typer.testing import CliRunner
 
 from comparo import ComparisonsError, JudgeError, RunError, StoreError
-from comparo.cli.app import app
-from inside import DATABASE, PAGE, key_of, read_judgements
+from inside import DATABASE, PAGE, app, key_of, read_judgements
 from processes import Forked
 from servers import Api, Reply, Request, is_probe, tokens
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from comparo import Comparisons, Items, audition, load_judge, rank
-from comparo.run.audition import some_items
-from inside import Run, read_judgements
+from inside import Run, read_judgements, some_items
 from pretenders import Crowded
 from servers import Api, prefers
 

@@ -8,8 +8,7 @@ from collections import Counter
 import pytest
 
 from comparo import Items, audition, rank
-from comparo.run.audition import AuditionAnswers
-from inside import read_configuration, read_judgements
+from inside import AuditionAnswers, read_configuration, read_judgements
 from servers import Api, prefers
 from test_voices import TEXTS, asked, coin, run, task, told
 

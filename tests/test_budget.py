@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import comparo
-from comparo.judges.prices import Price
-from inside import Budget, Simulated, prepare_rank, read_judgements
+from inside import Budget, Price, Simulated, prepare_rank, read_judgements
 
 CONTEXTS, TEXTS = 40, 5
 

@@ -15,18 +15,25 @@ from scipy.special import expit
 
 import comparo
 from comparo import Comparisons, Items, fit
-from comparo.analysis.confidence import expected_spearman, top_probability
 from comparo.rounding import TIES, first_best, merge_ties
 from comparo.selection import Selector
 from comparo.selection import selector as selector_module
-from comparo.selection.growing import Placing
-from comparo.selection.sharing import telling_pairs
-from comparo.selection.systems import Systems, sureness
-from comparo.studies.display import correlations_table, retention_table
-from comparo.studies.recorded import Recorded
-from comparo.studies.sweep import Way, sweep
 from comparo.vote.dealing import BASE, Deck
-from inside import LIMITS, quiet_fit
+from inside import (
+    LIMITS,
+    Placing,
+    Recorded,
+    Systems,
+    Way,
+    correlations_table,
+    expected_spearman,
+    quiet_fit,
+    retention_table,
+    sureness,
+    sweep,
+    telling_pairs,
+    top_probability,
+)
 
 SOURCE = Path(comparo.__file__).parent
 NOISE = 1e-13  # relative: some hundred roundings

@@ -15,11 +15,7 @@ import pytest
 from scipy.special import expit
 
 from comparo import Comparisons, Items
-from comparo.data.formats import csv_text
-from comparo.model.tuning import FEW
-from comparo.run.fit_policy import Fitting
-from comparo.studies.sweep import Fit
-from inside import quiet_fit
+from inside import FEW, Fit, Fitting, csv_text, quiet_fit
 
 TEXTS, ANSWERS = 16, 64
 

@@ -13,11 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 
 import comparo as c
-from comparo.judges.simulated import Simulated
-from comparo.run.check import check
-from comparo.run.loop import Experiment
-from comparo.run.why import prepare_why
-from inside import Budget, Storage, Task, criterion_prompt, key_of, prepare
+from inside import Budget, Experiment, Simulated, Storage, Task, check, criterion_prompt, key_of, prepare, prepare_why
 from test_unchanged import NEAR, apart, digest, ranked, texts
 
 ROWS, SCORES = texts(8, 3)

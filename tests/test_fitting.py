@@ -6,8 +6,19 @@ import numpy as np
 import pytest
 
 from comparo import Comparisons, Items, StoreError, fit, load_judge, rank
-from comparo.data.text_features import contrasts
-from inside import METHODS, Budget, Fitting, Run, Store, Task, criterion_prompt, read_record, stored_items, voices_of
+from inside import (
+    METHODS,
+    Budget,
+    Fitting,
+    Run,
+    Store,
+    Task,
+    contrasts,
+    criterion_prompt,
+    read_record,
+    stored_items,
+    voices_of,
+)
 from split import one_short
 
 WORDS = "river stone amber willow thunder quiet golden paper morning shadow copper velvet".split()

@@ -18,11 +18,7 @@ import pytest
 
 import comparo as c
 from comparo import Items, JudgeError
-from comparo.data.run_folder import DATABASE
-from comparo.judges.simulated import Simulated
-from comparo.vote.booth import opened
-from comparo.vote.session import Links, Voting
-from inside import criterion_prompt
+from inside import DATABASE, Links, Simulated, Voting, criterion_prompt, opened
 from test_unchanged import NEAR, apart, digest, judge_of, ranked, texts
 
 GOLDEN = Path(__file__).with_name("golden.zip")

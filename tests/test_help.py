@@ -6,9 +6,7 @@ import re
 import pytest
 
 from benchmarks.paper.prompts import PAPER
-from comparo.cli.app import COMMANDS, COMMON, load_command
-from comparo.cli.settings import name_of, options_of
-from inside import criterion_prompt
+from inside import COMMANDS, COMMON, criterion_prompt, load_command, name_of, options_of
 from servers import Api, prefers
 
 PANELS = ["What is compared", "What the judge is asked", "Who is asked", "How much", "How pairs", "Output"]

@@ -12,8 +12,7 @@ import pytest
 
 from comparo import Comparisons, Items, JudgeError, Judgement, Prompt, Question, load_judge, rank
 from comparo.cli.demo import WORDS
-from comparo.data.probes import find_injections
-from inside import Rest, criteria_prompt, criterion_prompt
+from inside import Rest, criteria_prompt, criterion_prompt, find_injections
 
 PROMPT = criterion_prompt("longer", kind="Text")
 SHORT, LONG = "It rained.", "It rained all day long on the roofs of the small town by the river and on the hills."

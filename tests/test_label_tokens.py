@@ -12,11 +12,9 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from comparo import load_judge
-from comparo.data.lineups import soft_rows
-from comparo.data.sanitize import DELIMITER
 from comparo.judges import hf
 from comparo.judges.vllm import VllmJudge
-from inside import Chat, Rest, TextSpellings, criterion_prompt, label_probability, read_logprobs
+from inside import DELIMITER, Chat, Rest, TextSpellings, criterion_prompt, label_probability, read_logprobs, soft_rows
 from servers import Api
 from servers import tokens as reply_tokens
 from split import one_short

@@ -10,8 +10,7 @@ import pytest
 
 from comparo import JudgeError, Question, load_judge
 from comparo.judges.openai import read_usage
-from comparo.judges.prices import Usage, find_price
-from inside import Price, criterion_prompt
+from inside import Price, Usage, criterion_prompt, find_price
 from openai_models import ASTRA, LUNA, O3, OLDER
 from servers import Api, Hosted, Reply, refusal, words
 

@@ -15,11 +15,10 @@ import pytest
 
 import comparo
 from comparo import rank
-from comparo.cli.app import COMMANDS, load_command
 from comparo.data.grammar import Options, accepts, part
 from comparo.errors import Message, OptionError, in_flags, named
 from comparo.options import AmountOptions, RankOptions
-from inside import read_configuration
+from inside import COMMANDS, load_command, read_configuration
 
 # Runs a statement where the source of comparo.options has one field more.
 ADDED = """

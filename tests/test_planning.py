@@ -6,10 +6,8 @@ import re
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from comparo import plan
-from comparo.cli.app import app
 from comparo.selection import planning
 from comparo.selection.planning import Effort, judge_of, later
 from split import one_short
@@ -112,28 +110,29 @@ def test_mistakes_are_told(how, message):
         plan(**({"items": 5, "seed": np.random.default_rng(0)} | how))
 
 
-def comparo(*arguments):
-    return CliRunner().invoke(app, ["plan", *map(str, arguments)])
+@pytest.fixture
+def comparo(run, tmp_path):
+    return lambda *arguments: run(tmp_path, ["plan", *arguments])
 
 
-def test_the_command_prints_a_table_and_what_it_means():
+def test_the_command_prints_a_table_and_what_it_means(comparo):
     run = comparo(12, "--accuracy", "0.9", "--target", "0.8", "--draws", "5", "--orders", "one")
-    assert (run.exit_code, run.stderr) == (0, "")
+    assert (run.returncode, run.stderr) == (0, "")
     table, _, summary = run.stdout.rstrip().rpartition("\n\n")
     assert table.splitlines()[0].split() == ["per_item", "calls", "spearman", "low", "high"]
     assert table.splitlines()[1].split()[:2] == ["2", "24"]
     assert re.findall(r"[\d.]+", summary) == ["24", "2", "18.2", "132", "8", "4"]
 
 
-def test_the_command_prints_json_and_csv_and_says_what_cannot_be():
+def test_the_command_prints_json_and_csv_and_says_what_cannot_be(comparo):
     options = "--accuracy", "0.6", "--target", "0.99", "--draws", "5", "--orders", "one"
     document = json.loads(comparo(6, *options, "--format", "json").stdout)
     assert document["calls"] is None
     assert document["plan"][-1]["calls"] == 15
     assert comparo(6, *options, "--format", "csv").stdout.splitlines()[-1].startswith("2.5,15,0.")
     assert "lower --target" in comparo(6, *options).stdout.splitlines()[-1]
-    assert "accuracy is above 0.5" in str(comparo(6, "--accuracy", "1.5").exception)
-    assert "add --next" in str(comparo("essays").exception)
-    assert "--format jsonl" in str(comparo(6, "--format", "jsonl").exception)
-    assert "leave --format out" in str(comparo("essays", "--next", 2, "--format", "table").exception)
-    assert "--goal is about" in str(comparo(60, "--goal", "top-5").exception)
+    assert "accuracy is above 0.5" in comparo(6, "--accuracy", "1.5").stderr
+    assert "add --next" in comparo("essays").stderr
+    assert "--format jsonl" in comparo(6, "--format", "jsonl").stderr
+    assert "leave --format out" in comparo("essays", "--next", 2, "--format", "table").stderr
+    assert "--goal is about" in comparo(60, "--goal", "top-5").stderr

@@ -8,11 +8,9 @@ from itertools import pairwise
 import pytest
 
 from comparo import JudgeError, load_judge, rank, rejudge
-from comparo.cli.printing import watched
 from comparo.cli.runs import watch_runs
-from comparo.run.progress import Bar
 from comparo.run.stopping import stop_sentence
-from inside import Console, Progress, Simulated, prepare_rank
+from inside import Bar, Console, Progress, Simulated, prepare_rank, watched
 from stored import QUALITY, ROWS, one_voice, two_voices
 
 LINE = re.compile(r"\d+/60 calls  [\d,.]+/s")

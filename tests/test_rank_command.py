@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from comparo.cli.printing import progress_line
 from comparo.errors import OptionError
-from comparo.run.progress import Progress
-from inside import Budget, read_judgements
+from inside import Budget, Progress, progress_line, read_judgements
 from servers import Api, refusal, tokens
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

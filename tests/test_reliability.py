@@ -35,22 +35,25 @@ from comparo import (
     write_report,
 )
 from comparo.data.opening import whole
-from comparo.judges.protocol import GRACE
 from comparo.judges.replay import Replay
 from comparo.log.files import set_aside
-from comparo.log.folders import choose_folder
-from comparo.run.budget import RECENT, Spending
-from comparo.run.voices import model_sentences
-from comparo.run.worker import CHANCE, FAILED, is_excess
 from inside import (
+    CHANCE,
+    FAILED,
+    GRACE,
+    RECENT,
     Budget,
     Run,
+    Spending,
     Store,
     Task,
+    choose_folder,
     count_judgements,
     criterion_prompt,
+    is_excess,
     key_of,
     list_runs,
+    model_sentences,
     prepare,
     read_configuration,
     read_judgements,

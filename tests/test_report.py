@@ -22,11 +22,8 @@ from benchmarks.bounds import crossings, simulate
 from benchmarks.size import command as command_size
 from benchmarks.size import finished as large_run
 from comparo import Comparisons, Items, Judgement, Question, StoreError, fit, load_judge, rank, write_report
-from comparo.analysis.correlations import agreement
 from comparo.ranking.display import best_sentence
 from comparo.report import cards
-from comparo.report.embed import common_length, script_json, size
-from comparo.report.measures import agreements, bootstrap, length_correlation, position_bias
 from inside import (
     METHODS,
     Budget,
@@ -34,11 +31,19 @@ from inside import (
     Run,
     Store,
     Task,
+    agreement,
+    agreements,
+    bootstrap,
+    common_length,
     count_flips,
     criterion_prompt,
+    length_correlation,
     outlook,
+    position_bias,
     read_record,
     render,
+    script_json,
+    size,
     spearman,
     spearman_within,
 )

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from comparo import Comparisons, Judgement, Question, reliability
-from comparo.report.measures import who_judged
-from inside import count_flips, quiet_fit, read_record
+from inside import count_flips, quiet_fit, read_record, who_judged
 from test_report import finished, run_folder, stories, written
 from test_voices import SIZE, TEXTS, told
 from test_voices import task as work_of

@@ -23,11 +23,27 @@ from benchmarks.paper.page import _figures, render
 from comparo import Comparisons, ComparisonsError, Items, fit
 from comparo.methods import METHODS as ALL_METHODS
 from comparo.methods import quiet_fit
-from comparo.studies.display import Entry, ResultTable, attributes_table, calls_needed
 from comparo.studies.draws import calls_in, draw, reaches
-from comparo.studies.recorded import open_set
-from comparo.studies.sweep import Cell, Results, correlate, score
-from inside import Fit, Opened, Recorded, Way, correlations_table, evaluate, everything, retention_table, sweep
+from inside import (
+    Cell,
+    Entry,
+    Fit,
+    Opened,
+    Recorded,
+    Results,
+    ResultTable,
+    Way,
+    attributes_table,
+    calls_needed,
+    correlate,
+    correlations_table,
+    evaluate,
+    everything,
+    open_set,
+    retention_table,
+    score,
+    sweep,
+)
 from oracle import design_log_det
 
 ROOT = Path(__file__).parents[1]

@@ -13,11 +13,19 @@ from pathlib import Path
 import pytest
 
 import comparo
-from comparo.cli.app import COMMANDS, load_command
-from comparo.cli.printing import Console, print_table
-from comparo.cli.settings import GUARDED, SPENT, command_line, name_of, options_of
-from comparo.data.sanitize import visible
-from inside import read_configuration
+from inside import (
+    COMMANDS,
+    GUARDED,
+    SPENT,
+    Console,
+    command_line,
+    load_command,
+    name_of,
+    options_of,
+    print_table,
+    read_configuration,
+    visible,
+)
 from servers import Api, tokens
 from split import one_short
 

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comparo import Prompt
-from comparo.judges.verdicts import LONGEST, ordering, read_order, read_verdict, reply_schema, soften
-from inside import criterion_prompt
+from inside import LONGEST, criterion_prompt, ordering, read_order, read_verdict, reply_schema, soften
 
 PROMPT = Prompt("{first}{second}", answer="Summary")
 NUMBERS = Prompt("{first}{second}", labels=("1", "2"), answer="Essay")

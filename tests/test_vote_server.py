@@ -17,9 +17,8 @@ import pytest
 
 from comparo import Items, StoreError
 from comparo.vote.app import PATIENCE, serve
-from comparo.vote.booth import Booth
 from comparo.vote.server import HOST, open_socket
-from inside import Links, Store, Voting, criterion_prompt, read_judgements, repair
+from inside import Booth, Links, Store, Voting, criterion_prompt, read_judgements, repair
 from split import one_short
 from voting import JUDGES, LOST, Server, essays
 

@@ -9,8 +9,8 @@ import zlib
 import pytest
 
 from comparo import ComparisonsError, Items
-from comparo.report.embed import are_codes
 from comparo.vote.pages import MARKDOWN, as_markdown, differences, shown_text
+from inside import are_codes
 from voting import PIXEL
 
 SECRET = b"Ana Lima, 52.5 N 13.4 E"

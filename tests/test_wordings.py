@@ -7,8 +7,7 @@ import sqlite3
 import pytest
 
 from comparo import Question, load_judge, rank
-from comparo.report.making import prompt_of, question
-from inside import DEFAULT_WORDING, WORDINGS, choose_prompt, criterion_prompt, read_configuration
+from inside import DEFAULT_WORDING, WORDINGS, choose_prompt, criterion_prompt, prompt_of, question, read_configuration
 from servers import Api, tokens
 
 ANSWER = tokens({"A": 0.7, "B": 0.3})

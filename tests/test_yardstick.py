@@ -7,9 +7,7 @@ from scipy.special import expit
 from benchmarks.paper.datasets import open_dataset
 from benchmarks.yardstick import ALONE, CONSENSUS, PAPER, SHARED, Curve, chosen, measure, tables
 from comparo import Items
-from comparo.studies.recorded import Opened, Recorded
-from comparo.studies.sweep import Fit, evaluate, everything
-from inside import Fitting
+from inside import Fit, Fitting, Opened, Recorded, evaluate, everything
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 WORDS = "salt lantern orchard violin glacier thunder meadow copper".split()

@@ -130,19 +130,6 @@ def test_a_narrow_beam_is_no_likelier_than_a_wide_one_and_asks_less():
     assert any(one.order != other.order for one, other in zip(found[1], found[8], strict=True))
 
 
-def test_only_where_the_judge_is_unsure_are_both_ways_kept():
-    sure, unsure = (lambda first, second: 0.61 if first > second else 0.39), noisy(16, 0)
-    greedy = pairs(range(16), sure, rng=np.random.default_rng(0))
-    for threshold, more in ((0.1, False), (0.12, True)):
-        result = pairs(range(16), sure, beam=8, threshold=threshold, rng=np.random.default_rng(0))
-        assert result.order == greedy.order
-        assert (result.calls > greedy.calls) is more
-    narrow, wide = (
-        pairs(range(16), unsure, beam=8, threshold=threshold, rng=np.random.default_rng(0)) for threshold in (0.05, 0.3)
-    )
-    assert narrow.calls < wide.calls <= 120
-
-
 def test_both_orders_take_the_bias_away_at_twice_the_calls():
     def ask(first, second):
         return 1 / (1 + math.exp(-(first - second) / 4 - 3))

@@ -124,3 +124,4 @@ def test_random_effects_finds_the_spread():
     assert between == pytest.approx(0.09, abs=0.015)
     equal = 0.5 + np.sqrt(variance) * rng.standard_normal(4000)
     assert random_effects(equal, variance)[1] < 0.01
+    assert random_effects(np.ones(5), np.full(5, 0.2))[1] == pytest.approx(0.0002)

@@ -82,15 +82,6 @@ def test_mistakes_are_one_line_and_exit_code_two(comparo, tmp_path, content, arg
     assert len(run.stderr.splitlines()) == 1
 
 
-def test_help_teaches(comparo):
-    run = comparo("fit", "--help-all", COLUMNS="200")
-    assert run.returncode == 0
-    for word in ("model_a", "joint", "Example: comparo fit comparisons.csv", "--format"):
-        assert word in run.stdout
-    assert comparo("fit", "missing.csv").returncode == 2
-    assert "missing.csv" in comparo("fit", "missing.csv").stderr
-
-
 @pytest.fixture
 def asked(tmp_path):
     """Five items, and two comparisons of them."""

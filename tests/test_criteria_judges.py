@@ -1,23 +1,14 @@
 """Several criteria in one call to a server that answers as OpenAI's API says, and to functions."""
 
-import csv
 import json
 import math
-import os
-import signal
-import sys
-import threading
-import time
-import zlib
-from contextlib import suppress
 
 import pytest
 
-from comparo import Question, StoreError, rank
+from comparo import Question, rank
 from comparo.judges import as_judge
-from inside import criteria_prompt, key_of, read_judgements
-from processes import Forked
-from servers import Api, Hosted, is_probe, refusal, tokens, words
+from inside import criteria_prompt
+from servers import Api, Hosted, refusal, tokens, words
 
 pytestmark = pytest.mark.usefixtures("keys")
 
@@ -123,70 +114,3 @@ def test_a_function_answers_by_a_mapping():
         [call] = as_judge(lambda _first, _second, answer=answer: answer).judge(ASKED, PROMPT)
         assert "mapping" in call.each[1].error
         assert call.each[0].failed == (answer == 0.7)
-
-
-class Holding:
-    """A server that answers `limit` calls and keeps later ones waiting; `answered` and `held` are their prompts."""
-
-    def __init__(self):
-        self.limit, self.answered, self.held = 0, [], []
-        self.lock, self.end = threading.Lock(), threading.Event()
-
-    def __call__(self, request):
-        said = request.body["messages"][0]["content"]
-        if is_probe(request.body):
-            return tokens(SURE)
-        with self.lock:
-            is_held = len(self.answered) >= self.limit
-            (self.held if is_held else self.answered).append(said)
-        if is_held:
-            self.end.wait(120)
-        p = 0.2 + 0.6 * (zlib.crc32(said.encode()) % 997) / 997
-        sure, unsure = ({"A": q, "B": 1 - q} for q in (p, 1 - p / 2))
-        return tokens({"coherence: ": 1.0}, sure, {"\nfluency: ": 1.0}, unsure)
-
-
-@pytest.mark.long
-def test_killed_in_the_middle_a_run_by_several_criteria_loses_nothing_and_asks_nothing_twice(tmp_path):
-    texts = "\n".join(json.dumps({"id": f"t{k}", "text": f"The story number {k}."}) for k in range(8))
-    (tmp_path / "items.jsonl").write_text(texts)
-    server, calls = Holding(), 40
-    criteria = [part for name, words in CRITERIA.items() for part in ("--criterion", f"{name}={words}")]
-
-    def start():
-        asked = ["--judge", "openai/m", "--base-url", api.url, "-o", "concurrency=4", "--cache", "off", "--quiet"]
-        rank = ["rank", "items.jsonl", *criteria, *asked, "--budget", "5n", "--out", "run"]
-        return Forked([sys.executable, "-m", "comparo.cli", *rank], env=os.environ, cwd=tmp_path)
-
-    def stored():
-        with suppress(StoreError):  # not a run folder yet
-            return read_judgements(tmp_path / "run")
-        return []
-
-    with Api(server) as api:
-        server.limit = calls
-        judge = OPENAI.load(api, concurrency=4)
-        whole = rank(str(tmp_path / "items.jsonl"), CRITERIA, judge=judge, budget="5n")
-        expected = sorted(server.answered)
-        server.answered.clear()
-        for server.limit in (3, 18):
-            server.held.clear()
-            process, deadline = start(), time.monotonic() + 120
-            while len(stored()) < 2 * server.limit or len(server.held) < 4:  # four calls at a time
-                assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            assert len(stored()) == 2 * server.limit  # both answers of each call
-        server.limit = calls
-        last = start()
-        last.wait()
-        server.end.set()
-    assert last.returncode == 0
-    assert sorted(server.answered) == expected
-    assert len(set(expected)) == calls
-    assert len({key_of(one.question) for one in stored()}) == len(stored()) == 2 * calls
-    with (tmp_path / "run" / "ranking.csv").open(newline="") as file:
-        scores = {row["item"]: float(row["overall"]) for row in csv.DictReader(file)}
-    assert scores == pytest.approx({item: whole[item].score for item in whole})

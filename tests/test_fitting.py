@@ -16,7 +16,6 @@ from inside import (
     contrasts,
     criterion_prompt,
     read_record,
-    stored_items,
     voices_of,
 )
 from split import one_short
@@ -197,24 +196,6 @@ def run(folder, task):
     progress = Run(task, store).go()
     store.close()
     return progress
-
-
-@pytest.mark.parametrize("kind", ["text", "numbers", "none"])
-def test_groups_come_back_from_the_folder(tmp_path, kind):
-    rows = [
-        row | ({} if kind == "none" else {"group": k % 3 if kind == "numbers" else row["team"]})
-        for k, row in enumerate(rows_of())
-    ]
-    task = task_of(rows)
-    store = Store(tmp_path, task.identity, task.configuration)
-    store.add_items(task.items)
-    store.close()
-    found = stored_items(tmp_path)
-    if kind == "none":
-        assert found.group is None
-    else:
-        assert found.group.tolist() == task.items.group.tolist()
-    assert found.digest() == task.items.digest()
 
 
 def test_a_record_ranks_as_the_run_did_and_refits_with_the_same_weights(tmp_path):

@@ -575,10 +575,10 @@ def test_a_json_list_a_sheet_and_tabs_are_read(tmp_path):
     assert named.texts == ("A, B", "C, D")  # a comma does not end a column of tabbed text
 
 
-@pytest.mark.parametrize("contexts", [True, False])
-def test_the_items_of_a_run_are_those_it_was_given(tmp_path, contexts):
-    rows = [{**row, "group": row["id"]} for row in ROWS]
-    items = Items.of(rows if contexts else [{"id": 7, "text": "A"}, {"id": "7", "text": "B"}])
+@pytest.mark.parametrize("groups", [list("abab"), [7, 8, 7, 9], None])
+def test_the_items_of_a_run_are_those_it_was_given(tmp_path, groups):
+    rows = [{**row, "group": group} for row, group in zip(ROWS, groups or ROWS, strict=True)]
+    items = Items.of(rows if groups else [{"id": 7, "text": "A"}, {"id": "7", "text": "B"}])
     store = Store(tmp_path / "run", {})
     store.add_items(items)
     store.close()
@@ -586,7 +586,7 @@ def test_the_items_of_a_run_are_those_it_was_given(tmp_path, contexts):
         again = Items.of(path)
         assert plain(again) == plain(items)
         assert again.digest() == items.digest()
-    assert (again.group is None) == (not contexts)
+    assert again.group.tolist() == groups if groups else again.group is None
 
 
 def test_an_id_that_stands_in_two_contexts_is_told_of_context(tmp_path):

@@ -177,13 +177,6 @@ def test_a_linked_run_is_the_other_run_grown_in_a_folder_of_its_own(first, tmp_p
     assert found.grown.link.error > 0
 
 
-def test_standard_errors_on_the_scale_of_the_other_run_are_larger_by_the_error_of_the_link(first):
-    found = rank_linked(SECOND, first)
-    (_, block), *_ = components(found.covariance.around)
-    away = np.eye(20) - np.where(found.grown.new, 0.0, 1 / 12)
-    assert found.std**2 == pytest.approx(np.diagonal(away @ block @ away.T))
-
-
 def test_a_linked_run_continues_is_reported_and_keeps_anchors(first, tmp_path):
     out, first = tmp_path / "new", shutil.copytree(first, tmp_path / "old" / "run")
     whole = rank_linked(SECOND, first)

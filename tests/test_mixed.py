@@ -12,7 +12,6 @@ from scipy.special import expit, log_ndtr, logit
 from benchmarks.systems import answers
 from comparo import Comparisons, fit
 from comparo.model.inference.ep import sites_from
-from comparo.model.inference.random_effects import random_effects
 from comparo.model.inference.reml import estimate
 from comparo.model.likelihoods.bradley_terry import choice_moments
 from comparo.model.likelihoods.gaussian import Gaussian, censored_moments
@@ -565,16 +564,6 @@ def test_comparisons_without_weight_do_not_count():
     without = Comparisons.from_columns(*(part[~wrong] for part in (data.first, data.second, data.p)))
     found, expected = (_by_item(fit(one, prior="estimated")) for one in (silent, without))
     assert found == pytest.approx(expected, abs=0.02)
-
-
-def test_random_effects_of_many_estimates_find_their_mean_and_variance():
-    rng = np.random.default_rng(13)
-    variance = rng.uniform(0.05, 0.5, 4000)
-    values = 1.5 + 0.7 * rng.standard_normal(4000)
-    centre, between = random_effects(values + np.sqrt(variance) * rng.standard_normal(4000), variance)
-    assert centre == pytest.approx(1.5, abs=0.05)
-    assert between == pytest.approx(0.49, rel=0.1)
-    assert random_effects(np.ones(5), np.full(5, 0.2))[1] == pytest.approx(0.0002)
 
 
 @pytest.mark.parametrize("seed", [13, 37])

@@ -318,9 +318,6 @@ def test_an_interrupt_ends_the_process():
     assert errors.rstrip().endswith("KeyboardInterrupt")
 
 
-# The key
-
-
 # Votes and grades
 
 

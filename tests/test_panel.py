@@ -596,16 +596,6 @@ def test_bt_sigma_finds_discriminations():
     assert bt_sigma(one).scores == pytest.approx(fit(one, "poe-bt").scores, abs=1e-4)
 
 
-def test_judges_without_comparisons_have_no_part_in_bt_sigma():
-    _, data = voices(np.random.default_rng(2), 10, 4, 60, [1.0, 0.5, 0.8], [0.3, 0.3, 0.3])
-    some = data.take(data.judged_by > 0)
-    found = bt_sigma(some, 10.0)
-    assert found.converged
-    assert np.mean(np.abs(found.discrimination[1:])) == pytest.approx(1.0)
-    columns = some.to_columns()
-    assert bt_sigma(Comparisons.from_columns(**columns), 10.0).scores == pytest.approx(found.scores, abs=1e-5)
-
-
 def test_bt_sigma_is_the_maximum_of_its_likelihood():
     _, data = voices(np.random.default_rng(1), 6, 1, 40, [1.0, 0.4], [0.0, 0.0], bias=0.0)
     found = bt_sigma(data, 10.0)

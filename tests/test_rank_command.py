@@ -76,42 +76,6 @@ def test_a_wrong_key_stops_at_once_and_the_key_appears_nowhere(comparo, folder):
     assert KEY not in done.stdout + done.stderr
 
 
-@pytest.mark.long
-def test_a_budget_in_dollars_is_not_overspent(comparo, folder):
-    with Api(YES) as api:  # 100 tokens in and 2 out: $0.012 a call, about 8 times what the lengths let expect
-        done = comparo(*ask(api, "--budget", "$0.30", "--price", "100,1000"), folder=folder)
-        assert done.returncode == 0, done.stderr
-        spent = sum(one.cost for one in read_judgements(folder / "run")) + 0.012  # of the probe
-    assert len(api.requests) * 0.012 == pytest.approx(spent)
-    assert f"; ${spent:.2f} spent\n" in done.stderr
-    assert spent < 0.30 + 8 * 0.012  # what was in flight when it was reached
-
-
-def test_a_budget_that_cannot_connect_is_refused_with_the_smallest_that_can(comparo, folder):
-    with Api(YES) as api:
-        done = comparo(*ask(api, "--dry-run", "--price", "100,1000", "--budget", "$0.01"), folder=folder)
-        assert done.returncode == 2
-        least = re.search(r"--budget '(\$0\.\d+)'", done.stderr)[1]
-        assert comparo(*ask(api, "--dry-run", "--price", "100,1000", "--budget", least), folder=folder).returncode == 0
-    assert not api.requests
-
-
-def test_what_a_budget_did_not_reach_is_named_at_the_end(comparo, tmp_path):
-    rows = [{"id": f"{c}.{k}", "context_id": f"c{c}", "text": f"Words {c}, {k}."} for c in range(6) for k in range(3)]
-    (tmp_path / "items.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    with Api(YES) as api:  # each call costs several times what the lengths let expect
-        done = comparo(
-            *ask(api, "--price", "100,1000", "--budget", "$0.16", "--format", "csv", "-o", "concurrency=1"),
-            folder=tmp_path,
-        )
-    assert done.returncode == 0, done.stderr
-    written = list(csv.DictReader(done.stdout.splitlines()))
-    assert {row["item"] for row in written} == {row["id"] for row in rows}
-    missing = sum(not row["score"] for row in written)
-    assert 0 < missing < 18
-    assert f"{missing} of 18 items " in done.stderr
-
-
 def test_a_dry_run_says_what_it_would_take_and_asks_nothing(comparo, folder):
     with Api(YES) as api:
         done = comparo(*ask(api, "--dry-run", "--price", "1,1"), folder=folder)
@@ -188,9 +152,6 @@ def test_runs_and_reports_are_found_again(comparo, folder):
     (Path(folder, row["folder"]) / "report.html").unlink()
     made = comparo("runs", "--report", row["folder"], folder=folder)
     assert Path(folder, made.stdout.strip()).stat().st_size > 10_000
-    wrong = comparo("runs", "--report", "nowhere", folder=folder)
-    assert wrong.returncode == 2
-    assert "not a run folder" in wrong.stderr
 
 
 @pytest.mark.parametrize(

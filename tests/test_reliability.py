@@ -702,18 +702,21 @@ def test_a_run_that_is_stopped_pays_again_for_no_more_than_the_calls_in_flight(w
         assert all(f"{name}: " in words and "same command" in words for words in found.words)
 
 
+def ranking_by(api, folder):
+    """The command that ranks twenty texts by a server."""
+    texts = "\n".join(json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(20))
+    (folder / "items.jsonl").write_text(texts)
+    command = [sys.executable, "-m", "comparo.cli", "rank", "items.jsonl", "--criterion", "better", "--out", "run"]
+    return [*command, "--judge", "openai/any", "--base-url", api.url]
+
+
 @pytest.mark.long
 def test_interrupted_twice_a_run_leaves_at_once(tmp_path):
-    texts = "\n".join(json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(20))
-    (tmp_path / "items.jsonl").write_text(texts)
     # Whoever waits gets all answers: they come well within those seconds.
     quick, slow = (tokens({"A": 0.7, "B": 0.3}, after=after) for after in (0.0, GRACE - 2.0))
     with Api(quick, quick, slow) as api:
-        command = [sys.executable, "-m", "comparo.cli", "rank", "items.jsonl", "--criterion", "better", "--out", "run"]
-        command += ["--judge", "openai/any", "--base-url", api.url]
-        with subprocess.Popen(
-            command, cwd=tmp_path, env=os.environ | {"OPENAI_API_KEY": "none"}, stderr=subprocess.PIPE, text=True
-        ) as process:
+        how = {"cwd": tmp_path, "env": os.environ | {"OPENAI_API_KEY": "none"}, "stderr": subprocess.PIPE, "text": True}
+        with subprocess.Popen(ranking_by(api, tmp_path), **how) as process:
             while len(api.requests) < 10:
                 assert process.poll() is None
                 time.sleep(0.01)
@@ -731,14 +734,10 @@ def test_interrupted_twice_a_run_leaves_at_once(tmp_path):
 
 @pytest.mark.long
 def test_a_run_of_slow_calls_ends_within_ten_seconds_of_an_interrupt(tmp_path):
-    texts = "\n".join(json.dumps({"id": f"item {k}", "text": f"Text {k}."}) for k in range(20))
-    (tmp_path / "items.jsonl").write_text(texts)
     quick, slow = (tokens({"A": 0.7, "B": 0.3}, after=after) for after in (0.0, 60.0))
     with Api(quick, quick, slow) as api:
-        command = [sys.executable, "-m", "comparo.cli", "rank", "items.jsonl", "--criterion", "better", "--out", "run"]
-        command += ["--judge", "openai/any", "--base-url", api.url]
-        environment = os.environ | {"OPENAI_API_KEY": "none"}
-        process = Forked(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        how = {"env": os.environ | {"OPENAI_API_KEY": "none"}, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = Forked(ranking_by(api, tmp_path), cwd=tmp_path, **how)
         while len(api.requests) < 10:
             assert process.poll() is None
             time.sleep(0.01)

@@ -192,19 +192,6 @@ def test_a_tie_in_both_orders_leaves_two_items_nearly_equal():
     assert 0.4 < ranking.probability("c", "b") < 0.7
 
 
-@pytest.mark.parametrize("method", ["poe-g", "poe-bt"])
-def test_the_unit_of_weights_does_not_matter(method):
-    rng = np.random.default_rng(0)
-    first, second = drawn(rng, 20, 6)
-    p = expit(rng.standard_normal(len(first)))
-    light, heavy = (
-        fit(Comparisons.from_columns(first, second, p, np.full(len(p), weight)), method, prior="estimated")
-        for weight in (1.0, 100.0)
-    )
-    np.testing.assert_allclose(heavy.scores, light.scores, atol=0.01 * np.std(light.scores))
-    np.testing.assert_allclose(heavy.std, light.std, rtol=0.01)
-
-
 @pytest.mark.long
 def test_a_path_of_many_items_has_its_maximum():
     ranking = fit([(item, item + 1, 1.0) for item in range(400)], "bt", prior_pairs="compared")

@@ -347,6 +347,7 @@ def test_a_run_is_fitted_and_asked_further_by_its_folder(run, folder):
         done = run(folder, ["fit", path, "--format", "json"])
         assert done.returncode == 0, done.stderr
         assert len(json.loads(done.stdout)["ranking"]) == 6
+        assert Path(folder, run(folder, ["runs", "--report", path]).stdout.strip()).is_file()
     done = run(folder, ["plan", "run", "--asked", "run", "--next", "3"])
     assert len(done.stdout.splitlines()) == 4, done.stderr
     again = run(folder, ["rank", "run", "--judge", "simulated/soft", "--dry-run"])
@@ -415,13 +416,6 @@ def test_a_mistake_names_parameters_in_python_and_flags_on_the_command_line(run,
     with pytest.raises(ValueError, match=re.escape(python)) as caught:
         comparo.rank("items.jsonl", asked[-1] if asked else None, judge="simulated/soft", **mistake)
     assert "--" not in str(caught.value)
-
-
-@pytest.mark.long
-def test_the_page_of_a_run_is_made_by_its_database_too(run, folder):
-    run(folder, simulated("--quiet", "--budget", "4n"))
-    done = run(folder, ["runs", "--report", "run/judgements.db"])
-    assert Path(folder, done.stdout.strip()).is_file(), done.stderr
 
 
 # Results that cannot be written

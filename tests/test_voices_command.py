@@ -3,16 +3,12 @@
 import csv
 import json
 import os
-import signal
-import sys
-import time
 
 import numpy as np
 import pytest
 
-from inside import read_configuration, read_judgements
-from processes import Forked
-from servers import Api, prefers, refusal
+from inside import read_configuration
+from servers import Api, prefers
 
 KEY = "sk-a-key-that-must-appear-nowhere"
 
@@ -30,12 +26,6 @@ def ask(*apis, budget="10n"):
         judges += ["--judge", f"openai/model-{number}; base-url={api.url}; concurrency=2"]
     common = ("-o", "retries=0", "-o", "timeout=5")
     return ("rank", "items.jsonl", "--criterion", "better", "--out", "run", "--budget", budget, *judges, *common)
-
-
-def questions(folder):
-    return sorted(
-        (one.question.voice, one.question.first, one.question.second, one.p) for one in read_judgements(folder)
-    )
 
 
 def test_two_servers_are_one_ranking_with_a_judge_column_a_report_and_a_list_of_runs(comparo, tmp_path):
@@ -64,49 +54,6 @@ def test_two_servers_are_one_ranking_with_a_judge_column_a_report_and_a_list_of_
     (tmp_path / "run").rename(tmp_path / "runs" / "run")
     (row,) = csv.DictReader(comparo("runs", "runs", "--format", "csv").stdout.splitlines())
     assert (row["judge"], row["answered"]) == ("openai/model-0, openai/model-1", "240")
-
-
-@pytest.mark.long
-def test_a_killed_run_goes_on_to_the_same_questions(comparo, tmp_path):
-    with Api(prefers(0.4)) as one, Api(prefers(0.2)) as other:
-        assert comparo(*ask(one, other)).returncode == 0
-        whole = questions(tmp_path / "run")
-        (tmp_path / "run").rename(tmp_path / "whole")
-        one.script, other.script = (prefers(0.4, after=0.01),), (prefers(0.2, after=0.02),)
-        variables = {**os.environ, "OPENAI_API_KEY": "none"}
-        for stop in (30, 110, 170):
-            process = Forked(
-                [sys.executable, "-m", "comparo.cli", *map(str, ask(one, other))], env=variables, cwd=tmp_path
-            )
-            while process.poll() is None and _stored(tmp_path / "run") < stop:
-                time.sleep(0.01)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            assert stop <= _stored(tmp_path / "run") < 240
-        done = comparo(*ask(one, other))
-        assert done.returncode == 0, done.stderr
-    assert questions(tmp_path / "run") == whole
-
-
-def _stored(folder):
-    try:
-        return len(read_judgements(folder))
-    except Exception:  # not made yet
-        return 0
-
-
-@pytest.mark.long
-def test_a_server_that_refuses_the_key_is_left_out_and_the_key_appears_nowhere(comparo, tmp_path):
-    with Api(prefers(0.4)) as one, Api(refusal(401, f"Incorrect API key: {KEY}")) as other, Api(prefers(0.2)) as third:
-        done = comparo(*ask(one, other, third), OPENAI_API_KEY=KEY)
-        assert done.returncode == 0, done.stderr
-        assert "openai/model-1 is" in done.stderr
-        assert "openai/model-0, openai/model-2." in done.stderr.replace("\n", " ")
-        assert len(one.asked) + len(third.asked) == 240
-        assert len(other.asked) <= 2
-    written = b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file())
-    assert KEY.encode() not in written
-    assert KEY not in done.stdout + done.stderr
 
 
 def test_judges_come_from_tables_lists_and_variables_and_wordings_multiply_them(comparo, tmp_path):

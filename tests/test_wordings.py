@@ -102,21 +102,6 @@ def sent(api):
 
 
 @pytest.mark.long
-def test_a_server_is_asked_in_the_wording_and_a_run_keeps_to_it(run, folder):
-    with Api(ANSWER) as api:
-        done = run(folder, ask(api, "--wording", "between"))
-        assert done.returncode == 0, done.stderr
-        assert last("wittier", "between") in sent(api)
-        assert "between" in (folder / "run" / "report.html").read_text()
-        number = len(api.requests)
-        assert run(folder, ask(api, "--wording", "between")).returncode == 0
-        other = run(folder, ask(api))
-        assert len(api.requests) == number
-    assert other.returncode == 2
-    assert "prompt: template" in other.stderr
-
-
-@pytest.mark.long
 def test_a_folder_from_before_wordings_had_names_goes_on(run, folder):
     with Api(ANSWER) as api:
         assert run(folder, ask(api)).returncode == 0

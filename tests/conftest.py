@@ -121,6 +121,12 @@ def keys(monkeypatch):
 
 
 @pytest.fixture
+def comparo(run, tmp_path):
+    """What runs the command in the folder of the test."""
+    return lambda *arguments, **variables: run(tmp_path, arguments, **variables)
+
+
+@pytest.fixture
 def run(monkeypatch, capfd):
     """What runs the command in this process, which takes a tenth of the time."""
     for name in [name for name in os.environ if name.startswith(("COMPARO_", "OPENAI_"))]:

@@ -1,6 +1,9 @@
 """Run folders for tests of what is made of them: two contexts of six texts in three groups, judged by simulation."""
 
+from contextlib import closing
+
 from comparo import load_judge, rank
+from inside import Run, Store, encode
 
 QUALITY = {f"s{k}": k / 2 for k in range(6)}
 ROWS = [
@@ -15,6 +18,22 @@ ROWS = [
     for context in ("x", "y")
     for number, name in enumerate(QUALITY)
 ]
+
+
+def run(task, folder=None):
+    """The ranking of a task, and its answers."""
+    with closing(Store(folder, task.identity, task.configuration)) as store:
+        store.add_items(task.items)
+        return Run(task, store).go(), list(store.judgements())
+
+
+def asked(judgements):
+    """What was asked and answered, in an order of its own."""
+    return sorted(
+        (str(one.question.voice), encode(one.question.context), one.question.first, one.question.second, one.p)
+        for one in judgements
+        if not one.failed
+    )
 
 
 def two_voices(folder, **more):

@@ -21,12 +21,6 @@ from conftest import RECORDED
 from inside import csv_text
 from split import one_short
 
-
-@pytest.fixture
-def comparo(tmp_path, run):
-    return lambda *arguments: run(tmp_path, arguments)
-
-
 # Shares
 
 

@@ -10,7 +10,8 @@ import pytest
 from comparo import Items, audition, rank
 from inside import AuditionAnswers, read_configuration, read_judgements
 from servers import Api, prefers
-from test_voices import TEXTS, asked, coin, run, task, told
+from stored import asked, run
+from test_voices import TEXTS, coin, task, told
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import math
 from pathlib import Path
 
 import numpy as np
-import pandas
 import pytest
 
 from benchmarks.paper.baselines import longer
@@ -209,26 +208,9 @@ def test_pairs_on_recorded_summeval():
     assert 25 < found[True][1] < 32  # all 240 comparisons give 30.9
 
 
-@real
-def test_pairs_cannot_be_had_where_few_pairs_were_recorded():
-    data = load_dataset("hanna", DATA / "hanna.jsonl")
-    answer = recorded_answers(Comparisons.read(DATA / "judgements" / "hanna.coherence.csv.gz"))
-    with pytest.raises(JudgeError, match="context 'hanna'"):
-        sort_contexts(data.items.names, answer, rng=np.random.default_rng(0))
-
-
 # The longer text
 
 
 def test_the_longer_text_wins():
     items = Items.of({"a": "one", "b": "  one two\nthree ", "c": "one, two"})
     assert longer(items).tolist() == [1, 3, 2]
-
-
-@real
-def test_the_longer_text_on_real_sets():
-    data = load_dataset("hanna", DATA / "hanna.jsonl")
-    frame = pandas.DataFrame({"words": [len(text.split()) for text in data.items.texts], **data.items.scores})
-    for attribute in data.attributes:
-        expected = frame["words"].corr(frame[attribute], method="spearman")
-        assert spearman(longer(data.items), data.items.scores[attribute]) == pytest.approx(expected)

@@ -15,11 +15,6 @@ from comparo import fit
 STORIES = Path(__file__).parents[1] / "examples" / "stories.csv"
 
 
-@pytest.fixture
-def comparo(run, tmp_path):
-    return lambda *arguments, **variables: run(tmp_path, arguments, **variables)
-
-
 def test_the_table_is_whole_in_a_pipe():
     command = [sys.executable, "-m", "comparo.cli", "fit", STORIES, "--bias", "joint"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)

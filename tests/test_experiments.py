@@ -172,7 +172,7 @@ def tried(make, out, judges):
         return digest(make(out, judges))
 
 
-LONG = ("pilot", "why", "best system in line-ups")
+LONG = ("pilot", "why", "best system", "best system in line-ups", "begun by an audition", "compare some")
 
 
 @pytest.mark.parametrize("name", [pytest.param(x, marks=[pytest.mark.long] * (x in LONG)) for x in EXPERIMENTS])

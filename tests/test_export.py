@@ -29,11 +29,6 @@ def folder(tmp_path_factory):
     return found
 
 
-@pytest.fixture
-def comparo(run, tmp_path):
-    return lambda *arguments, **variables: run(tmp_path, arguments, **variables)
-
-
 @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl", "jsonl.gz"])
 def test_the_comparisons_are_fitted_as_the_folder_is(comparo, folder, tmp_path, ending):
     done = comparo("export", folder / "two", "--out", f"found.{ending}", "--texts")

@@ -10,7 +10,6 @@ from inside import (
     METHODS,
     Budget,
     Fitting,
-    Run,
     Store,
     Task,
     contrasts,
@@ -19,6 +18,7 @@ from inside import (
     voices_of,
 )
 from split import one_short
+from stored import run
 
 WORDS = "river stone amber willow thunder quiet golden paper morning shadow copper velvet".split()
 
@@ -190,20 +190,9 @@ def test_items_have_groups_by_the_name_of_their_column():
     assert items.digest() == Items.of(rows_of()).digest()
 
 
-def run(folder, task):
-    store = Store(folder, task.identity, task.configuration)
-    store.add_items(task.items)
-    progress = Run(task, store).go()
-    store.close()
-    return progress
-
-
 def test_a_record_ranks_as_the_run_did_and_refits_with_the_same_weights(tmp_path):
     task = task_of([row | {"group": row["team"]} for row in rows_of()])
-    store = Store(tmp_path, task.identity, task.configuration)
-    store.add_items(task.items)
-    ranked = Run(task, store).go()
-    store.close()
+    ranked, _ = run(task, tmp_path)
     record = read_record(tmp_path)
     np.testing.assert_allclose(record.ranking.scores, ranked.scores)
     again = record.fitting.fit(record.ranking.comparisons)
@@ -220,7 +209,7 @@ def test_a_plain_task_chooses_and_fits_as_the_paper_does(tmp_path):
     assert all(table is None for table in plain.fitting.contrast.values())
     assert plain.configuration["plain"]
     assert not own.configuration["plain"]
-    ranking = run(tmp_path, plain)
+    ranking, _ = run(plain, tmp_path)
     assert ranking.solution.effects is None
     assert ranking.comparisons.weight is None
     with pytest.raises(StoreError, match=r"pairs .*'by contrast'"):

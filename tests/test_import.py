@@ -11,11 +11,6 @@ from comparo import Comparisons, Items, import_file
 
 
 @pytest.fixture
-def comparo(run, tmp_path):
-    return lambda *arguments: run(tmp_path, arguments)
-
-
-@pytest.fixture
 def write(tmp_path):
     """A file of JSON, a list in one piece or in lines."""
 

@@ -22,7 +22,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.paper.prompts import paper_prompt
 from comparo import ComparisonsError, Items, Question
 from inside import Store, read_items
 from workbooks import write_workbook
@@ -507,28 +506,6 @@ def test_a_hundred_thousand_items():
     items.row(None, 99_999)
     assert time.process_time() - start < 3, "about 0.2 s on a slow core"
     assert len(items) == 100_000
-
-
-@pytest.mark.recorded
-@pytest.mark.parametrize(
-    ("name", "contexts", "size", "scores"),
-    [
-        ("summeval", 100, 16, "coherence consistency fluency relevance"),
-        ("topicalchat", 60, 6, "naturalness coherence engagingness groundedness understandability overall"),
-        ("hanna", 1, 1056, "relevance coherence empathy surprise engagement complexity"),
-    ],
-)
-def test_the_data_sets_of_the_paper(name, contexts, size, scores):
-    items = Items.of(DATA / f"{name}.jsonl")
-    assert [len(rows) for rows in items.groups.values()] == [size] * contexts
-    assert set(items.scores) == set(scores.split())
-    assert all(np.isfinite(values).all() for values in items.scores.values())
-    assert list(Items.of(DATA / f"{name}.jsonl", scores=["coherence"]).scores) == ["coherence"]
-    assert read_items(DATA / f"{name}.jsonl").names == items.names
-    first, second, *_ = items.names[items.contexts[0]]
-    question = items.question(items.contexts[0], first, second)
-    assert (question.context_text is None) == (name == "hanna")
-    assert question.first_text in paper_prompt(f"{name}/coherence").text(question)
 
 
 @pytest.mark.parametrize(

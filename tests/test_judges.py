@@ -125,18 +125,6 @@ def test_what_a_text_that_addresses_the_judge_does_to_a_small_model(smollm2, wor
 
 
 @pytest.mark.long
-def test_what_does_not_fit_is_cut_and_said(smollm2):
-    small = load_judge("local/smollm2", runtime="llama.cpp", window=160, threads=1)
-    prompt = criterion_prompt("better", context="Article")
-    [answer] = small.judge([question(context="The rain in the town. " * 60)], prompt)
-    assert answer.error is None
-    assert 0 < answer.cut < 22 * 60
-    assert answer.tokens_in <= 160
-    [whole] = smollm2.judge([question()], PROMPT)
-    assert whole.cut == 0
-
-
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("labels", "answer", "reply", "mass"),
     [

@@ -9,7 +9,8 @@ import pytest
 
 from comparo import Comparisons, JudgeError, Judgement, StoreError, load_judge, rank, rejudge
 from inside import read_configuration, read_judgements
-from test_voices import TEXTS, TRUTH, asked, calls, contexts, told
+from stored import asked
+from test_voices import TEXTS, TRUTH, calls, contexts, told
 
 
 @pytest.fixture

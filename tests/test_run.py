@@ -11,27 +11,16 @@ from dataclasses import replace
 import pytest
 
 from comparo import Items, Judgement, RunError, StoreError, load_judge, rank
-from inside import Budget, Run, Store, Task, choose_folder, criterion_prompt, encode, list_runs, read_judgements
+from inside import Budget, Store, Task, choose_folder, criterion_prompt, list_runs, read_judgements
 from processes import Loud
 from split import one_short
+from stored import asked, run
 
 
 def task(size=12, budget="4n", judge=None, **options):
     items = Items.of({f"item {number}": f"Text number {number}." for number in range(size)})
     judge = judge or load_judge("simulated/soft", seed=3)
     return Task(items, criterion_prompt("better"), judge, Budget.of(budget), **options)
-
-
-def asked(judgements):
-    return sorted((encode(one.question.context), one.question.first, one.question.second, one.p) for one in judgements)
-
-
-def run(task, folder=None):
-    store = Store(folder, task.identity, task.configuration)
-    try:
-        return Run(task, store).go(), list(store.judgements())
-    finally:
-        store.close()
 
 
 class Failing:

@@ -21,11 +21,6 @@ from workbooks import cells, fill
 NAMES = [f"essay {number}" for number in range(12)]
 
 
-@pytest.fixture
-def comparo(tmp_path, run):
-    return lambda *arguments: run(tmp_path, arguments)
-
-
 def rows_of(done):
     return list(csv.DictReader(io.StringIO(done.stdout)))
 

@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from contextlib import closing
 
 import numpy as np
 import pytest
@@ -10,7 +9,8 @@ from scipy.special import ndtr
 
 from comparo import Items, Leaderboard, load_judge, rank
 from comparo.selection.systems import OWN
-from inside import Budget, Run, Store, Systems, Task, criterion_prompt, prepare, sureness, voices_of
+from inside import Budget, Systems, Task, criterion_prompt, prepare, sureness, voices_of
+from stored import asked, run
 
 GROUPS = "abcdef"
 MEANS = dict(zip(GROUPS, (1.0, 0.8, 0.0, -0.2, -0.6, -1.0), strict=True))
@@ -45,15 +45,6 @@ class Knowing:
 def task(goal="systems", budget="4n", judge=None, lineup=2, **options):
     prompt = criterion_prompt("better").resized(lineup)
     return Task(items(), prompt, judge or Knowing(), Budget.of(budget), goal=goal, **options)
-
-
-def run(made, folder=None):
-    with closing(Store(folder, made.identity, made.configuration)) as store:
-        return Run(made, store).go(), list(store.judgements())
-
-
-def asked(judgements):
-    return sorted((one.question.context, one.question.first, one.question.second, one.p) for one in judgements)
 
 
 def board(score, covariance):

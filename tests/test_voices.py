@@ -14,17 +14,16 @@ from comparo.run.voice_allocation import Allocation, Chorus
 from comparo.selection import Selector
 from inside import (
     Budget,
-    Run,
     Simulated,
     Store,
     Task,
     count_judgements,
     criterion_prompt,
-    encode,
     prepare,
     read_judgements,
     voices_of,
 )
+from stored import asked, run
 
 SIZE = 24
 TEXTS = {f"item {number}": f"Text number {number}." for number in range(SIZE)}
@@ -70,23 +69,6 @@ def task(judges, wordings=("delimited",), budget="20n", items=None, **options):
     panel = voices_of(judges, prompts)
     items = Items.of(TEXTS) if items is None else items
     return Task(items, prompts[0], judges[0], Budget.of(budget), panel=panel, **options)
-
-
-def run(work, folder=None):
-    store = Store(folder, work.identity, work.configuration)
-    try:
-        found = Run(work, store)
-        return found.go(), list(store.judgements())
-    finally:
-        store.close()
-
-
-def asked(judgements):
-    return sorted(
-        (str(one.question.voice), encode(one.question.context), one.question.first, one.question.second, one.p)
-        for one in judgements
-        if not one.failed
-    )
 
 
 def calls(judgements):

@@ -15,8 +15,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import comparo
 from comparo import Comparisons, ComparisonsError, Judgement, Question
-from inside import Store
+from comparo.errors import OptionError
+from inside import Store, read_several
 
 NAN = float("nan")
 ROWS = [("ana", "bo", 0.7), ("bo", "cy", 0.25), ("cy", "ana", 1.0), ("ana", "bo", 0.0)]
@@ -175,6 +177,56 @@ def test_layouts(frame, labels, words, p):
     assert columns == expected | {name: more[name] for name in ("weight", "context", "judge")}
 
 
+WON = [("a", "b", 7.0), ("b", "a", 3.0), ("b", "c", 6.0), ("c", "b", 4.0)]
+LISTS = {
+    "a row a win": [{"Winner": one, "LOSER": other} for one, other, times in WON for _ in range(int(times))],
+    "weights": [{"winner": one, "loser": other, "weight": times} for one, other, times in WON],
+    "counts": [
+        {"left": "a", "right": "b", "A_wins": "7", "B_wins": 3},
+        {"left": "b", "right": "c", "A_wins": 6, "B_wins": 4},
+    ],
+    "counts of none": [
+        {"first": "b", "second": "a", "wins_first": 3, "wins_second": 7},
+        {"first": "a", "second": "c", "wins_first": 0, "wins_second": 0},
+        {"first": "b", "second": "c", "wins_first": 6, "wins_second": 4},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", LISTS.values(), ids=LISTS)
+def test_lists_of_winners_say_nothing_about_position(rows, tmp_path):
+    found, alone = comparo.fit(rows), comparo.fit([(*pair, 1.0, times) for *pair, times in WON], "mixed", bias="none")
+    assert {item: found[item].score for item in found} == pytest.approx({item: alone[item].score for item in alone})
+    assert {item: found[item].std for item in found} == pytest.approx({item: alone[item].std for item in alone})
+    assert not found.notes
+    with pytest.raises(OptionError, match="joint"):
+        comparo.fit(rows, bias="joint")
+    comparisons = Comparisons.of(rows)
+    comparisons.write(tmp_path / "wins.csv")
+    for again in (Comparisons.of(tmp_path / "wins.csv"), read_several([tmp_path / "wins.csv"] * 2)):
+        assert again.lists_winners
+        assert again.trimmed().lists_winners
+        assert again.answers == comparisons.answers
+    Comparisons.from_rows([("a", "b", 0.7)]).write(tmp_path / "shown.csv")
+    with pytest.raises(ComparisonsError, match=r"wins\.csv.*shown\.csv"):
+        read_several([tmp_path / "shown.csv", tmp_path / "wins.csv"])
+
+
+def test_files_of_other_tools_are_read_as_they_are(tmp_path, run):
+    rows = "First;Second;P;Weight\nana;bo;0,75;2,5\nbo;cy;0,6;1\n"
+    (tmp_path / "german.csv").write_text(rows, encoding="utf-8")
+    read = Comparisons.read(tmp_path / "german.csv")
+    assert (read.p.tolist(), read.weights.tolist()) == ([0.75, 0.6], [2.5, 1.0])
+    (tmp_path / "german.csv").write_text(rows.replace("2,5", "1,000"), encoding="utf-8")
+    with pytest.raises(ComparisonsError, match=r"row 1 .*'weight': '1,000'"):
+        Comparisons.read(tmp_path / "german.csv")
+    (tmp_path / "own.csv").write_text("x,y,better,first\nana,bo,y,?\nana,bo,ana,?\nbo,ana,X,?\n", encoding="utf-8")
+    named = ["fit", "own.csv", "--format", "csv", "--columns", "first=x, second=y", "--columns"]
+    assert run(tmp_path, [*named, "winner=better"]).stdout.splitlines()[1].startswith("bo,")
+    assert "'best'" in run(tmp_path, [*named, "winner=best"]).stderr
+    assert "'loses'" in run(tmp_path, [*named, "loses=better"]).stderr
+
+
 def test_the_order_of_the_layouts():
     row = {"left": "x", "right": "y", "winner": "model_a", "model_a": "m", "model_b": "n"}
     assert Comparisons.from_rows([row]).items.tolist() == ["m", "n"]
@@ -315,7 +367,7 @@ BAD_ROWS = {
     "context_id": ([{"first": 1, "second": 2, "p": 1, "context_id": None}], "column 'context_id': None "),
     "missing column": (
         [{"first": 1, "second": 2, "prob": 1, "weight": 1}],
-        "^the data: .* 'p'; .* first, second, weight, prob. .* first, second, p; .*; left, right, winner$",
+        "^the data: .* 'p'; .* first, second, weight, prob. .* first, second, p; .*; left, right, winner",
     ),
     "missing columns": ([{"left": 1, 5: 2}], "'right' or 'winner'; .* left, 5"),
     "nothing known": ([{"x": 1}], "'first' or 'second' or 'p'; .* x"),

@@ -173,7 +173,11 @@ def fit(
         groups = groups or shared_ids(comparisons) if method in ESTIMATES else groups
     if method in ESTIMATES:
         prior = prior or "estimated"
-    bias = usual_bias(method) if bias is None else bias
+    if comparisons.lists_winners and bias not in (None, "none"):
+        raise OptionError(
+            "bias", bias, "needs the order in which texts were shown, not winners and losers; leave it out"
+        )
+    bias = bias or ("none" if comparisons.lists_winners else usual_bias(method))
     _check(method, bias, prior, prior_pairs, level)
     if people and method != "panel":
         raise ValueError(Message("{people} belong to {method:'panel'}; add that, or leave them out"))

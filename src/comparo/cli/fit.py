@@ -75,6 +75,7 @@ def fit_command(
     bias: Bias | None = None,
     prior: str | None = None,
     voice: list[str] | None = None,
+    columns: list[str] | None = None,
     criterion: str | None = None,
     people: list[str] | None = None,
     control: list[str] | None = None,
@@ -103,8 +104,8 @@ def fit_command(
     ----------
     files : Comparisons: CSV, TSV, JSONL, JSON, Parquet or .xlsx, also gzipped, or a run folder; several are read as
         one. Columns first, second, p (the probability that the first is better) and, if you have them, weight, context,
-        judge; or a column winner in place of p: first, second, A, B, an item's name, or tie; also model_a, model_b,
-        winner; or left, right, winner. Rows without a winner were not judged: left out.
+        judge; or a column winner in place of p: first, second, A, B, an item's name, or tie; also model_a, model_b, or
+        left, right; or winner, loser; or wins_first, wins_second. Rows without a winner were not judged: left out.
     method : How comparisons become scores. poe-bt and poe-g combine the judge's probabilities; bt, poe-g-hard and
         win-ratio use only who won, davidson also who tied; avg-prob is the mean probability. mixed estimates all
         variances from the comparisons. panel is the consensus of several judges or people, and estimates the worth of
@@ -117,6 +118,7 @@ def fit_command(
         decisions.
     voice : Fit the answers of this judge alone: a voice of a run folder, or a name in the column judge. May be
         repeated.
+    columns : What the files call these columns: 'first=essay_1, second=essay_2, winner=better'. May be repeated.
     criterion : Of a run by several criteria: fit the answers to this one. Default: each alone, and the overall.
     people : For panel and --powered: the judges that are people, such as ana,bo. May be repeated.
     control : For mixed and panel: control for length, markup, opening, a column of numbers of --items, or the folder
@@ -162,6 +164,8 @@ def fit_command(
             "--link ranks whole runs: leave --votes, --leaderboard, --powered, --groups, --control, --voice and "
             "--criterion out"
         )
+    if columns and (linked_to or is_powered):
+        raise ValueError("--columns is for comparisons in files, without --link and --powered; leave it out")
     if grades is not None:
         Grading.of(grades)  # raises before anything is fitted
     if is_powered:
@@ -192,7 +196,7 @@ def fit_command(
     elif folder is not None and criterion is not None:
         chosen = comparisons(by_criterion(*stored_answers(folder))[criterion].values())
     else:
-        chosen = chosen_answers(files, voice)
+        chosen = chosen_answers(files, voice, columns)
     if family and (is_grouped or not leaderboard):
         raise ValueError("--family belongs to --leaderboard, where the items are systems: without --groups")
     is_usual = method is None and prior is None and bias != "plug-in"

@@ -17,6 +17,7 @@ from comparo.data.documents import workbook
 from comparo.data.formats import csv_text, read_columns
 from comparo.data.grammar import read_settings
 from comparo.data.items import Items
+from comparo.data.layouts import ROLES
 from comparo.data.run_folder import database_of
 from comparo.data.sheets import join, read_parts, read_several
 from comparo.data.wordings import few
@@ -116,9 +117,10 @@ def folder_of(files: list[Path]) -> Path | None:
     return None if database is None else database.parent
 
 
-def chosen_answers(files: list[Path], voices: list[str] | None) -> Comparisons:
-    """The comparisons of files or run folders, restricted to `voices` if given."""
-    comparisons = read_several(files)
+def chosen_answers(files: list[Path], voices: list[str] | None, columns: list[str] | None) -> Comparisons:
+    """The comparisons of files or run folders, restricted to `voices` if given; `columns` as `--columns` has them."""
+    names = dict(each for text in columns or () for each in read_settings(text, *ROLES))
+    comparisons = read_several(files, names=names)
     if not voices:
         return comparisons
     judges = [] if comparisons.judges is None else comparisons.judges.tolist()

@@ -38,6 +38,7 @@ class Answers:
     judge: Index | None = None
     voted: bool = False
     lineup: NDArray[Any] | None = None
+    lists_winners: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "p", snapped(self.p))

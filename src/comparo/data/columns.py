@@ -5,6 +5,7 @@ Every value is checked: a function raises one `ComparisonsError` that names the 
 
 import importlib.util
 import math
+import re
 import reprlib
 import sys
 from collections import defaultdict
@@ -25,6 +26,7 @@ from comparo.types import Array, Index, LongIndex
 Column = Sequence[Any] | NDArray[Any]
 Library = Literal["pandas", "polars", "pyarrow"]
 
+DECIMAL = re.compile(r"\s*-?(0,\d+|\d+,(\d\d?|\d{4,}))\s*")  # with a comma that does not separate thousands
 DENSE = 8  # entries per row of a table of all keys that takes less time than sorting the rows
 CHUNK = 512  # rows at a time: few enough to be freed before the garbage collector runs
 INSTALL = pip_install("data")
@@ -297,8 +299,9 @@ def numbers(table: Table, name: str, most: float, meaning: str) -> Array:
         try:
             values = np.fromiter(map(float, column), np.float64, len(column))
         except (TypeError, ValueError, OverflowError):
-            bad = [row for row, value in enumerate(column) if not math.isfinite(as_number(value))]
-            raise table.error(bad, name, f"{shown(column[bad[0]])} is not {meaning}") from None
+            values = np.fromiter(map(as_number, column), np.float64, len(column))
+            if (bad := np.flatnonzero(~np.isfinite(values))).size:
+                raise table.error(bad, name, f"{shown(column[bad[0]])} is not {meaning}") from None
     # NaN fails both comparisons; min and max need no temporary array.
     if not (values.min() >= 0 and values.max() <= most):
         outside = np.flatnonzero(~((values >= 0) & (values <= most)))
@@ -324,11 +327,13 @@ def is_blank(value: Any) -> bool:
 
 
 def as_number(value: Any) -> float:
-    """A value as a number: NaN where it is blank, infinity where it is no finite number.
+    """A value as a number: NaN where it is blank, infinity where it is no finite number, or may be another.
 
-    >>> as_number(" 2 "), as_number(""), as_number("two")
-    (2.0, nan, inf)
+    >>> as_number(" 2 "), as_number("0,75"), as_number(""), as_number("two"), as_number("1,000")
+    (2.0, 0.75, nan, inf, inf)
     """
+    if isinstance(value, str) and DECIMAL.fullmatch(value):
+        value = value.replace(",", ".")
     try:
         return math.nan if is_blank(value) else float(value)
     except (TypeError, ValueError, OverflowError):

@@ -48,6 +48,7 @@ class Comparisons(Answers):
     judges, judge : The labels of the judges, and the code of each comparison's judge, shape (K,).
     voted : Whether the judges are people: their column is called `voter`, or they voted on the page of `comparo vote`.
     lineup : The line-up that each comparison is part of, shape (K,) of dtype `lineups.ROWS`; None if all are pairs.
+    lists_winners : Whether the first is the winner of each pair, whichever was shown first.
 
     Examples
     --------
@@ -179,12 +180,15 @@ class Comparisons(Answers):
     def to_columns(self) -> dict[str, NDArray[Any]]:
         """Columns of labels and numbers, (K,): first, second, p; weight, context, judge (or voter) where present.
 
-        Line-ups have a row for each answer, with items, logp and order in place of first, second and p.
+        Line-ups have a row for each answer, with items, logp and order in place of first, second and p; lists of
+        winners have winner and loser in place of first and second.
 
         >>> Comparisons.from_rows([("ana", "bo", 0.7)]).to_columns()["second"]
         array(['bo'], dtype=object)
         """
         columns = self.to_rows()
+        if self.lists_winners:
+            columns = {"winner": columns.pop("first"), "loser": columns.pop("second"), **columns}
         if self.lineup is None:
             return columns
         lead, found = columns_of(self.lineup, columns.pop("first"), columns.pop("second"), columns.pop("p"))
@@ -246,7 +250,8 @@ class Comparisons(Answers):
         >>> Comparisons.from_rows([("ana", "bo", 0.7), ("bo", "cy", 0.6)]).take([1]).trimmed().items
         array(['bo', 'cy'], dtype=object)
         """
-        return replace(Comparisons.from_columns(**self.to_rows()), lineup=self.lineup, voted=self.voted)
+        found = Comparisons.from_columns(**self.to_rows())
+        return replace(found, lineup=self.lineup, voted=self.voted, lists_winners=self.lists_winners)
 
     def merge_orders(self) -> Comparisons:
         """One comparison for each unordered pair within a context and a judge, without the position bias.

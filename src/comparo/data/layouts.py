@@ -1,11 +1,12 @@
-"""The layouts of comparisons: four sets of columns, and a square matrix; every value is checked here.
+"""The layouts of comparisons: sets of columns, and a square matrix; every value is checked here.
 
-Frames, mappings and files have the columns `first, second, p`, or `first, second, winner`, `model_a, model_b, winner`
-or `left, right, winner`. A winner is named by its column, by A or B, or by its own label, in upper or lower case; tie,
-draw or equal means neither. A row without a winner was not judged and is left out. Each layout may also have `weight`,
-`context` (or `context_id`) and `judge` (or `voter`, if people judged); other columns are ignored, except that rows with
-an `error` are judgements that failed and are left out. Answers about several texts have the columns `items`, and
-`logp`, `order` or `best` (`lineups`).
+Frames, mappings and files have two columns of items, `first, second`, `model_a, model_b` or `left, right`, with `p` or
+`winner` (or `choice`). A winner is named by its column, by A or B, or by its own label, in upper or lower case; tie,
+draw or equal means neither. A row without a winner was not judged and is left out. Lists of winners have `winner,
+loser`, or two items and how often each won, such as `wins_first, wins_second`: in which order the judge saw them is
+not known. Each layout may also have `weight`, `context` (or `context_id`) and `judge` (or `voter`, if people judged);
+other columns are ignored, except that rows with an `error` are judgements that failed and are left out. Answers about
+several texts have the columns `items`, and `logp`, `order` or `best` (`lineups`). Names are in any case.
 """
 
 import logging
@@ -25,15 +26,39 @@ from comparo.data.run_folder import database_of, judged
 from comparo.errors import ComparisonsError
 from comparo.types import Array, Mask
 
-LAYOUTS = (
-    ("first", "second", "p"),
-    ("first", "second", "winner"),
-    ("model_a", "model_b", "winner"),
-    ("left", "right", "winner"),
-)
+WON = ("winner", "loser")
+WINS = ("wins_first", "wins_second")
+PAIRS = (("first", "second"), ("model_a", "model_b"), ("left", "right"))
+NAMED = ((*PAIRS[0], "p"), *((*pair, "winner") for pair in PAIRS), WON, (*PAIRS[0], *WINS))  # in errors
+LAYOUTS = (*NAMED[:4], *((*pair, "p") for pair in PAIRS[1:]), (*WON, "p"))
+# Other names of the columns, in lower case.
+ALIASES = {"choice": "winner", "first_wins": WINS[0], "second_wins": WINS[1]}
+ALIASES |= {form.format(name): WINS[k] for k, name in enumerate("ab") for form in ("wins_{}", "{}_wins")}
+ALIASES |= {form.format(name): WINS[k] for k, name in enumerate(PAIRS[2]) for form in ("wins_{}", "{}_wins")}
 OPTIONAL = {"weight": ("weight",), "context": ("context", "context_id"), "judge": ("judge", "voter")}
-WANTED = frozenset(chain(*LAYOUTS, *OPTIONAL.values(), ["error", "items"], SAID))
-LABELS = WANTED - {"p", "weight", "error"}
+
+
+class Names(frozenset[str]):
+    """Names of columns, in any case and with their aliases."""
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and super().__contains__(usual_name(name))
+
+
+def usual_name(name: str) -> str:
+    """What `layouts` calls a column.
+
+    >>> usual_name("Choice "), usual_name("A_wins")
+    ('winner', 'wins_first')
+    """
+    plain = name.strip().lower()
+    return ALIASES.get(plain, plain)
+
+
+WANTED = Names(chain(*LAYOUTS, *OPTIONAL.values(), WINS, ["error", "items"], SAID))
+LABELS = Names(WANTED - {"p", "weight", "error", *WINS})
+ROLES = ("first", "second", "p", *WON, *WINS, "weight", "context", "judge", "voter")
+NONE: Mapping[str, str] = {}
 TIES = {"tie": 0.5, "draw": 0.5, "equal": 0.5}
 WINNERS = {  # by the second column of a layout
     "second": {"first": 1.0, "second": 0.0, "left": 1.0, "right": 0.0, "a": 1.0, "b": 0.0, **TIES},
@@ -45,10 +70,25 @@ WINNERS = {  # by the second column of a layout
 logger = logging.getLogger(__name__)
 
 
-def answers_at(path: str | os.PathLike[str]) -> Table:
-    """The columns of a file of comparisons, or the answers of a run."""
+def answers_at(path: str | os.PathLike[str], names: Mapping[str, str] = NONE) -> Table:
+    """The columns of a file of comparisons, or the answers of a run.
+
+    `names` has what the file calls the columns of a layout.
+    """
     database = database_of(path)
-    return read_columns(path, WANTED, LABELS) if database is None else judged(database)
+    if not names:
+        return read_columns(path, WANTED, LABELS) if database is None else judged(database)
+    if database is not None:
+        raise ComparisonsError(f"{path} is a run folder, which has its own columns; leave columns out")
+    table = read_columns(path, None, LABELS | set(names.values()))
+    if missing := [name for name in names.values() if name not in table.columns]:
+        raise ComparisonsError(f"{path}: there is no column {missing[0]!r}; the columns are {', '.join(table.columns)}")
+    chosen = {role: table.columns[name] for role, name in names.items()}
+    if "winner" in chosen:  # it may say the name of a column
+        ends = {names[end].lower(): end for end in PAIRS[0] if end in names}
+        chosen["winner"] = [ends.get(str(value).strip().lower(), value) for value in chosen["winner"]]
+    rest = {name: column for name, column in table.columns.items() if name in WANTED and name not in names.values()}
+    return replace(table, columns=rest | chosen)
 
 
 def fields_from_table(table: Table) -> dict[str, Any]:
@@ -67,12 +107,13 @@ def judged_fields(table: Table, is_kept: bool = False) -> tuple[dict[str, Any], 
 
     With `is_kept` the fields have all rows; p is NaN where there is no winner.
     """
-    table, lineup = _answered(table), None
+    table, lineup = _answered(_usual(table)), None
     if is_lineup(table):
         asked = len(table.columns["items"])
         table, lineup = pairs_of(table)
         if not len(lineup):
             return {"p": np.empty(0)}, asked
+    table = _winners(table)
     column = _layout(table)
     lengths = {name: len(table.columns[name]) for name in column.values()}
     if len(set(lengths.values())) > 1:
@@ -107,7 +148,7 @@ def judged_fields(table: Table, is_kept: bool = False) -> tuple[dict[str, Any], 
             fields[f"{role}s"], (fields[role],) = factorise(table, column[role])
     if lineup is not None and np.any(lineup["answer"] >= 0):
         fields["lineup"] = lineup
-    return fields | {"voted": column.get("judge") == "voter"}, rows
+    return fields | {"voted": column.get("judge") == "voter", "lists_winners": column["second"] == "loser"}, rows
 
 
 def winners(table: Table, words: Mapping[str, float], first: str, second: str) -> Array:
@@ -150,6 +191,36 @@ def _spelt(label: Any) -> str:
     return str(int(label) if isinstance(label, float) and label.is_integer() else label).strip()
 
 
+def _usual(table: Table) -> Table:
+    """The table with the usual names of its columns; a column that has its usual name keeps it."""
+    columns = {name: column for name, column in table.columns.items() if usual_name(name) == name}
+    for name, column in table.columns.items():
+        columns.setdefault(usual_name(name), column)
+    return replace(table, columns=columns)
+
+
+def _winners(table: Table) -> Table:
+    """A list of winners, or of how often each won, with a row for each winner, p = 1 and the number of wins as weight.
+
+    Other tables stay as they are.
+    """
+    columns = dict(table.columns)
+    ends = next((pair for pair in PAIRS if set(pair) <= columns.keys()), None)
+    if ends is None and set(WON) <= columns.keys():
+        columns.setdefault("p", np.ones(len(columns["loser"])))
+        return replace(table, columns=columns)
+    if ends is None or not set(WINS) <= columns.keys() or {"p", "winner"} & columns.keys():
+        return table
+    most = float(np.finfo(np.float64).max)
+    wins = [numbers(table, name, most, "a number of wins of 0 or more") for name in WINS]
+    parts = [table.take(np.flatnonzero(own).tolist()).columns for own in wins]
+    found = {name: [*parts[0][name], *parts[1][name]] for name in columns.keys() - {*WINS, *ends}}
+    for name, one, other in zip(WON, ends, reversed(ends), strict=True):
+        found[name] = [*parts[0][one], *parts[1][other]]
+    weight = np.concatenate([own[own > 0] for own in wins])
+    return replace(table, columns=found | {"p": np.ones(len(weight)), "weight": weight}, lines=None)
+
+
 def _answered(table: Table) -> Table:
     """The table without rows that have an error; a ComparisonsError if every row has one."""
     errors = table.columns.get("error")
@@ -180,7 +251,7 @@ def _layout(table: Table) -> dict[str, str]:
         raise ComparisonsError(
             f"{table.source or 'the data'}: there is no column {' or '.join(missing)}; the columns are "
             f"{', '.join([*table.columns, *map(str, table.others)]) or 'none'}. Rename them to one of the layouts "
-            f"{'; '.join(', '.join(names) for names in LAYOUTS)}"
+            f"{'; '.join(', '.join(names) for names in NAMED)}"
         )
     column = dict(zip(("first", "second", "p"), layout, strict=True))
     for role, names in OPTIONAL.items():

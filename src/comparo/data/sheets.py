@@ -141,7 +141,9 @@ def _check_unanswered(path: Path) -> None:
         raise ComparisonsError(f"{path} has {filled} answers and is not overwritten; " + remedy)
 
 
-def read_several(paths: Sequence[PathLike], *, is_kept: bool = False) -> Comparisons:
+def read_several(
+    paths: Sequence[PathLike], *, is_kept: bool = False, names: Mapping[str, str] | None = None
+) -> Comparisons:
     """The comparisons of several files and run folders, in any layouts, joined.
 
     Rows without a winner are left out, and counted in one line of the log for all files.
@@ -152,6 +154,8 @@ def read_several(paths: Sequence[PathLike], *, is_kept: bool = False) -> Compari
         At least one file or run folder that `Comparisons.read` reads.
     is_kept
         Keep the rows without a winner, with p = NaN: what was handed out and has no answer yet.
+    names
+        What the files call the columns of a layout: {"first": "left_id"}.
 
     Returns
     -------
@@ -173,9 +177,9 @@ def read_several(paths: Sequence[PathLike], *, is_kept: bool = False) -> Compari
     ...     read_several([f"{folder}/ana.csv", f"{folder}/bo.csv"]).judges
     array(['ana', 'bo'], dtype=object)
     """
-    if len(paths) == 1 and not is_kept and sheets_in(paths[0]) is None:
+    if len(paths) == 1 and not (is_kept or names) and sheets_in(paths[0]) is None:
         return Comparisons.read(paths[0])
-    return join(read_parts(paths, is_kept=is_kept))
+    return join(read_parts(paths, is_kept=is_kept, names=names))
 
 
 def sheets_in(path: PathLike) -> list[Path] | None:
@@ -191,7 +195,9 @@ def sheets_in(path: PathLike) -> list[Path] | None:
     return found
 
 
-def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bool = False) -> dict[str, FileColumns]:
+def read_parts(
+    paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bool = False, names: Mapping[str, str] | None = None
+) -> dict[str, FileColumns]:
     """The columns of each file, by its path, as `read_several` reads them; files without answers are left out.
 
     With `is_named`, a file without a column judge is by one judge, named after the file.
@@ -200,10 +206,11 @@ def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bo
     blank = []
     files = [file for path in paths for file in map(str, sheets_in(path) or (path,))]
     for path in dict.fromkeys(files):
-        fields, rows = judged_fields(answers_at(path), is_kept)
+        fields, rows = judged_fields(answers_at(path, names or {}), is_kept)
         if len(fields["p"]):
             rows_of = {"lineup": fields["lineup"]} if "lineup" in fields else {}
-            parts[path] = Comparisons(**fields).to_rows() | rows_of
+            known = Comparisons(**fields)
+            parts[path] = known.to_columns() if known.lists_winners else known.to_rows() | rows_of
             if is_named and not {"judge", "voter"} & set(parts[path]):
                 database = database_of(path)
                 name = (Path(path) if database is None else database.parent).resolve().name.partition(".")[0]
@@ -218,6 +225,9 @@ def read_parts(paths: Sequence[PathLike], *, is_kept: bool = False, is_named: bo
     return parts
 
 
+RENAMED = {"voter": "judge", "winner": "first", "loser": "second"}
+
+
 def join(parts: Mapping[str, FileColumns], *, is_once: bool = True) -> Comparisons:
     """The comparisons of all files, in their order; `voted` if all files are people's votes.
 
@@ -227,20 +237,26 @@ def join(parts: Mapping[str, FileColumns], *, is_once: bool = True) -> Compariso
     >>> join({"a.csv": one, "b.csv": {**one, "judge": np.array(["bo"])}}).judges
     array(['ana', 'bo'], dtype=object)
     """
-    voted = all("voter" in part for part in parts.values())
+    voted, lists_winners = (all(name in part for part in parts.values()) for name in ("voter", "loser"))
+    if not lists_winners and (lists := [path for path, part in parts.items() if "loser" in part]):
+        other = next(path for path in parts if path not in lists)
+        raise ComparisonsError(
+            f"{lists[0]} lists winners and losers, and {other} says which text was shown first; fit them apart"
+        )
     if any("lineup" in part for part in parts.values()):
         parts = _numbered(parts)
     renamed = {}
     for path, part in parts.items():
-        renamed[path] = {"judge" if name == "voter" else name: column for name, column in part.items()}
+        renamed[path] = {RENAMED.get(name, name): column for name, column in part.items()}
     joined = _joined(renamed)
     if is_once and "judge" in joined and len(parts) > 1:
         sizes = [len(part["p"]) for part in parts.values()]
         kept = _once(joined, np.repeat(np.arange(len(parts)), sizes).tolist())
         joined = {name: [values[row] for row in kept] for name, values in joined.items()}
-    p, lineup = np.array(joined.pop("p")), joined.pop("lineup", None)
+    p, answers = np.array(joined.pop("p")), joined.pop("lineup", None)
     known = Comparisons.from_columns(p=np.zeros(len(p)), **joined)  # p may be NaN: no answer yet
-    return replace(known, p=p, lineup=None if lineup is None else np.array(lineup, dtype=ROWS), voted=voted)
+    lineup = None if answers is None else np.array(answers, dtype=ROWS)
+    return replace(known, p=p, lineup=lineup, voted=voted, lists_winners=lists_winners)
 
 
 def _numbered(parts: Mapping[str, FileColumns]) -> dict[str, FileColumns]:

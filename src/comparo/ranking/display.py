@@ -66,7 +66,7 @@ def notes(ranking: Scores) -> tuple[str, ...]:
     if not solution.is_bias_determined:
         remedy = Message("show items in both positions, or use {bias:'none'}")
         found.append("the position bias cannot be estimated from these comparisons: " + remedy)
-    lists_winners = bool(winners_first(comparisons, comparisons.positions).any())
+    lists_winners = comparisons.lists_winners or bool(winners_first(comparisons, comparisons.positions).any())
     if lists_winners and solution.effects is not None and solution.bias.size:
         found.append(
             "the first text wins nearly always, as in a list of winners and losers: the order of texts says nothing "

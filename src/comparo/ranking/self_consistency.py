@@ -70,6 +70,8 @@ def count_flips(comparisons: Comparisons) -> Flips:
     Flips(pairs=1, flipped=1, once=1)
     """
     _, seen, mean, _ = comparisons.by_pair()
+    if comparisons.lists_winners:
+        return Flips(0, 0, len(seen))
     one, other = mean[seen.all(axis=1)].T
     same_position = np.minimum(one, other) > 0.5 + NEAR, np.maximum(one, other) < 0.5 - NEAR
     flipped = int(np.count_nonzero(np.logical_or(*same_position)))

@@ -5,7 +5,7 @@ from comparo.analysis.correlations import agreement, spearman, spearman_within
 from comparo.cli.app import COMMANDS, COMMON, app, load_command, summary
 from comparo.cli.printing import Console, print_table, progress_line, watched
 from comparo.cli.settings import GUARDED, SPENT, command_line, name_of, options_of
-from comparo.data.columns import Table, frame_from_columns
+from comparo.data.columns import frame_from_columns
 from comparo.data.criteria_prompt import criteria_prompt
 from comparo.data.documents import CELL, guarded, unguarded
 from comparo.data.formats import CHUNK, csv_text, read_columns, write_columns
@@ -79,7 +79,6 @@ from comparo.run.plan import prepare
 from comparo.run.progress import Bar, Progress
 from comparo.run.rank import prepare_rank
 from comparo.run.resume import Change, merged
-from comparo.run.rounds import Rounds
 from comparo.run.task import Task
 from comparo.run.voices import Voice, model_sentences, voices_of
 from comparo.run.why import prepare_why
@@ -89,15 +88,8 @@ from comparo.selection.growing import Placing
 from comparo.selection.lineups import LineupSelector
 from comparo.selection.sharing import next_pairs, share_out, telling_pairs
 from comparo.selection.systems import Systems, sureness
-from comparo.studies.display import (
-    Entry,
-    ResultTable,
-    attributes_table,
-    calls_needed,
-    correlations_table,
-    retention_table,
-)
-from comparo.studies.recorded import Opened, Recorded, open_set
-from comparo.studies.sweep import Cell, Fit, Results, Way, correlate, evaluate, everything, score, sweep
+from comparo.studies.display import correlations_table, retention_table
+from comparo.studies.recorded import Opened, Recorded
+from comparo.studies.sweep import Fit, Way, evaluate, everything, sweep
 from comparo.vote.booth import Booth, opened
 from comparo.vote.session import Links, Voting

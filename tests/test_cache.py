@@ -394,30 +394,6 @@ def test_a_cache_from_before_claims_has_them(tmp_path):
 
 
 @pytest.mark.long
-def test_a_kill_in_the_middle_of_writing_loses_calls_in_flight_and_nothing_else(folder):
-    at_once = 4
-    with Api(prefers(0.3, after=0.002)) as api:
-        for kill in range(3):
-            before = len(prompts(api))
-            more = ("--budget", "100%", "--out", f"run{kill}", "-o", f"concurrency={at_once}")
-            process = start(folder, api, *more)
-            while len(prompts(api)) < before + 20 and process.poll() is None:
-                time.sleep(0.002)
-            assert process.poll() is None, "the run ended before it could be killed"
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-            assert rows(folder / CACHE, "PRAGMA integrity_check") == [("ok",)]
-            ((kept,),) = rows(folder / CACHE, "SELECT count(*) FROM answers")
-            # What the run has stored is in the cache, and of what was asked all but the calls in flight.
-            assert kept >= sum(not one.cached for one in read_judgements(folder / f"run{kill}"))
-            assert kept >= len(prompts(api)) - (kill + 1) * at_once
-        last = start(folder, api, "--budget", "100%", "--out", "last")
-        assert last.communicate()[1].count("Traceback") == 0
-        assert last.returncode == 0
-        assert len(prompts(api)) <= 132 + 3 * at_once
-
-
-@pytest.mark.long
 def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_on(run, folder, monkeypatch):
     (folder / "file").write_text("in the way")
     with Api(SERVER) as api:

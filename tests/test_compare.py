@@ -552,14 +552,3 @@ def test_a_dry_run_says_the_price(run, files):
     done = run(files, ("compare", "old.jsonl", "new.jsonl", *flags))
     assert done.returncode == 0
     assert "80 calls at most" in done.stdout
-
-
-@pytest.mark.long
-def test_the_command_with_several_judges_and_wordings(run, files):
-    judges = ("--judge", "simulated/soft", "--judge", "simulated/hard", "--wording", "paper", "--wording", "between")
-    command = ("compare", "old.jsonl", "new.jsonl", "--criterion", "longer", *judges, "--all", "--out", "run")
-    done = run(files, (*command, "--format", "json"))
-    assert done.returncode == 0, done.stderr
-    document = json.loads(done.stdout)
-    assert (document["calls"], document["inputs"]["asked"]) == (320, 40)
-    assert (files / "run" / "report.html").exists()

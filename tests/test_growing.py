@@ -11,7 +11,6 @@ import pytest
 from comparo import ComparisonsError, Items, JudgeError, WrongFolderError, load_judge, rank, write_report
 from comparo.selection import Selector
 from inside import (
-    Change,
     Placing,
     Simulated,
     key_of,
@@ -22,7 +21,6 @@ from inside import (
     read_record,
     stored_items,
 )
-from processes import Loud
 from split import one_short
 
 WORDS = "amber birch cedar delta ember fjord grove haven islet jetty".split()
@@ -258,17 +256,6 @@ def test_a_budget_is_for_what_is_asked_now(run_folder):
     assert calls("1000n") == 30 * 29 - 240
 
 
-def test_what_changed_is_told_from_what_was_added():
-    old = Items.of({"a": "One.", "b": "Two.", "c": "Three."})
-    some = Change.between(old, Items.of({"b": "Two.", "c": "Other.", "d": "Four."}), frozenset())
-    parts = some.added, some.changed, some.removed
-    assert [[item for _, item in part] for part in parts] == [['"d"'], ['"c"'], ['"a"']]
-    only = Change.between(old, Items.of({"d": "Four.", "e": "Five."}), frozenset())
-    assert only.removed == only.changed == ()
-    last = Change.between(old, Items.of({"b": "Two.", "c": "Three."}), frozenset({("null", '"b"'), ("null", '"c"')}))
-    assert last.added == last.removed == ()
-
-
 def test_merged_items_keep_the_stored_order_and_contexts():
     rows = [{"id": i, "text": i, "context_id": c, "score_x": 1.0} for c, i in ("ya", "xa", "yb", "xb")]
     stored = Items.of(rows)
@@ -428,31 +415,6 @@ def test_new_items_join_the_contexts_of_the_run_and_no_others(tmp_path):
         rank(rows("x", OLD[:3]), "better", judge="simulated/soft", goal="top-3")
     assert asked(tmp_path / "run") == before
     assert go(rows("x", ["t3"]), estimate="judge").grown.new.sum() == 1
-
-
-@pytest.mark.long
-def test_killed_while_it_grows_a_run_loses_nothing_and_doubles_nothing(tmp_path):
-    loud = Loud(tmp_path)
-    loud.write_items("old.jsonl", 12)
-    loud.write_items("all.jsonl", 18)
-
-    def finish(file, out):
-        process = loud.start(f"{file}.jsonl", out, "--quiet")
-        process.wait()
-        assert process.returncode == 0
-
-    for out in ("whole", "killed"):
-        finish("old", out)
-    finish("all", "whole")
-    for calls in (0, 25):
-        loud.log.unlink(missing_ok=True)
-        length = 14 * calls  # a line has 14 to 16 bytes
-        loud.kill(loud.start("all.jsonl", "killed", "--quiet", limit=length), length)
-    finish("all", "killed")
-    assert sorted(asked(tmp_path / "killed")) == sorted(asked(tmp_path / "whole"))
-    assert len(asked(tmp_path / "killed")) == len(set(asked(tmp_path / "killed"))) == 120 + 60
-    assert len(stored_items(tmp_path / "killed")) == 18
-    assert (tmp_path / "killed" / "ranking.csv").read_text() == (tmp_path / "whole" / "ranking.csv").read_text()
 
 
 @pytest.mark.long

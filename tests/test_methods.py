@@ -306,15 +306,6 @@ def test_contexts_are_fitted_one_by_one_and_together_alike(method):
     assert together.graph.contexts == len(sizes)
 
 
-@each_method
-def test_a_judge_with_signal_is_ranked_right(method):
-    rng = np.random.default_rng(9)
-    comparisons, truth = simulate(rng, 10, 400, spread=2.0)
-    ranking = fit(comparisons, method=method)
-    assert np.corrcoef(ranking.scores, truth[0])[0, 1] > 0.95
-    assert np.all(ranking.std > 0)
-
-
 @pytest.mark.parametrize(
     ("option", "value"),
     [

@@ -125,13 +125,6 @@ def test_disagreements_that_differ_by_rounding_are_in_the_order_of_the_votes():
         assert found["context"].tolist() == ["y", "z", "x"]  # more votes first
 
 
-def test_disagreements_in_a_context_name_it():
-    rows = [{"context": c, "first": "a", "second": "b", "p": 0.9} for c in "xy"]
-    votes = [{"context": "y", "first": "b", "second": "a", "p": 1.0}]
-    found = disagreements(comparo.fit(rows, "poe-bt"), Comparisons.from_rows(votes))
-    assert (found["context"].tolist(), found["chosen"].tolist()) == (["y"], ["b"])
-
-
 @pytest.mark.statistical
 @pytest.mark.long
 def test_honest_judges_are_rarely_named():

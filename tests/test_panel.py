@@ -616,25 +616,6 @@ def test_bt_sigma_is_the_maximum_of_its_likelihood():
     assert slope == pytest.approx(0, abs=0.05)
 
 
-def test_biases_are_named_after_the_voices():
-    rows = [{"first": "a", "second": "b", "p": 0.6, "judge": "few"}] * 3
-    _, data = voices(np.random.default_rng(0), 10, 1, 60, [1.0, 1.0], [0.3, 0.3])
-    columns = data.to_columns()
-    many = [
-        dict(zip(("first", "second", "p", "judge"), row, strict=True))
-        for row in zip(
-            map(str, columns["first"]),
-            map(str, columns["second"]),
-            columns["p"],
-            map(str, columns["judge"]),
-            strict=True,
-        )
-    ]
-    table = quiet_fit(rows + many, "panel").tables["bias"]
-    assert table["judge"].tolist() == ["0", "1", "others"]
-    assert list(table) == ["judge", "gamma", "first_wins"]
-
-
 def test_a_consensus_of_people_is_that_of_the_voices_which_say_enough_about_the_texts():
     """The fourth voice is mostly noise, the third ranks the other way round; `judged` is still that of all."""
     rng = np.random.default_rng(0)

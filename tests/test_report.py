@@ -319,16 +319,6 @@ def test_groups_of_one_context_have_a_leaderboard(tmp_path):
     assert "best of 3 groups" in shown_in(page)
 
 
-def test_context_rows_are_in_the_items_order(tmp_path):
-    items = [row for row in systems(4, 5) if row["context_id"] != "c1" or row["id"] != "system 4"]
-    record = read_record(run_folder(tmp_path / "run", items))
-    data = data_of(written(tmp_path / "run"))
-    for context, nodes in zip(data["contexts"], record.contexts, strict=True):
-        here = data["candidates"]["item"][context["begin"] : context["end"]]
-        assert sorted(here) == sorted(record.ranking.items[nodes].tolist())
-        assert set(record.ranking.context[nodes]) == {context["label"]}
-
-
 probabilities = st.sampled_from([0.1, 0.4, 0.5, 0.6, 0.9])
 asked = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), probabilities), min_size=1, max_size=30)
 

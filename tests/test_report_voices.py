@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from comparo import Comparisons, Judgement, Question, reliability
-from inside import count_flips, quiet_fit, read_record, who_judged
+from inside import quiet_fit, read_record, who_judged
 from test_report import finished, run_folder, stories, written
 from test_voices import SIZE, TEXTS, told
 from test_voices import task as work_of
@@ -56,17 +56,10 @@ class Section(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
-@pytest.mark.long
-def test_flips_are_counted_within_each_voice(folder, record):
+def test_the_page_says_who_judged(folder):
     page = written(folder)
     assert re.search("voice [^<]*both orders", page)
-    data = record.ranking.comparisons
-    turned = replace(data, p=np.where(data.judged_by == 0, 1 - data.p, data.p))
-    assert count_flips(data) == count_flips(turned)  # a voice that ranks the other way round changes nothing
-
-
-def test_the_page_says_who_judged(folder):
-    text = Section(written(folder), "voices").text
+    text = Section(page, "voices").text
     for words in ("Who judged", "told/ana", "told/bo", "told/cy", "How far any two voices agree"):
         assert words in text
     assert text.count("ranks against") == 1

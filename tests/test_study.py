@@ -23,27 +23,17 @@ from benchmarks.paper.page import _figures, render
 from comparo import Comparisons, ComparisonsError, Items, fit
 from comparo.methods import METHODS as ALL_METHODS
 from comparo.methods import quiet_fit
-from comparo.studies.draws import calls_in, draw, reaches
-from inside import (
-    Cell,
+from comparo.studies.display import (
     Entry,
-    Fit,
-    Opened,
-    Recorded,
-    Results,
     ResultTable,
-    Way,
     attributes_table,
     calls_needed,
-    correlate,
     correlations_table,
-    evaluate,
-    everything,
-    open_set,
     retention_table,
-    score,
-    sweep,
 )
+from comparo.studies.draws import calls_in, draw, reaches
+from comparo.studies.recorded import Opened, Recorded, open_set
+from comparo.studies.sweep import Cell, Fit, Results, Way, correlate, evaluate, everything, score, sweep
 from oracle import design_log_det
 
 ROOT = Path(__file__).parents[1]

@@ -78,7 +78,7 @@ from comparo.run.pilot import rate
 from comparo.run.plan import prepare
 from comparo.run.progress import Bar, Progress
 from comparo.run.rank import prepare_rank
-from comparo.run.resume import Change, merged
+from comparo.run.resume import merged
 from comparo.run.task import Task
 from comparo.run.voices import Voice, model_sentences, voices_of
 from comparo.run.why import prepare_why

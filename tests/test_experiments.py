@@ -14,7 +14,7 @@ import pytest
 
 import comparo as c
 from inside import Budget, Experiment, Simulated, Storage, Task, check, criterion_prompt, key_of, prepare, prepare_why
-from test_unchanged import NEAR, apart, digest, ranked, texts
+from test_unchanged import NEAR, apart, compared, digest, ranked, rejudged, texts
 
 ROWS, SCORES = texts(8, 3)
 ONE, ONE_SCORES = texts(24)
@@ -74,10 +74,8 @@ def grown(out, judges):
     return rank(out, judges())
 
 
-def compared(out, judges, **options):
-    sides = ({row["context_id"]: row["text"] + side for row in TWO if row["id"] == side} for side in ("t0", "t1"))
-    found = c.compare(*sides, "better", judge=judges(scores={"A": 0.0, "B": 0.4}), out=out, **options)
-    return {name: part for name, part in json.loads(found.to_json()).items() if name not in ("verdict", "notes")}
+def of_two(out, judges, **options):
+    return compared(TWO, judges(scores={"A": 0.0, "B": 0.4}), out=out, **options)
 
 
 def auditioned(out, judges):
@@ -89,12 +87,11 @@ def audited(out, judges):
     return json.loads(c.audit(ONE, "better", judge=judges(scores=ONE_SCORES), calls=98, out=out).to_json())
 
 
-def rejudged(out, judges):
+def judged_again(out, judges):
     first = out.with_name("first")
     if not first.exists():
         rank(first, Judges()())
-    found = c.rejudge(first, judges(5), budget="50%", out=out)
-    return {"numbers": [found.spearman, found.agree, *found.flips], "after": ranked(found.after)}
+    return rejudged(c.rejudge(first, judges(5), budget="50%", out=out))
 
 
 def explained(out, judges):
@@ -159,9 +156,9 @@ EXPERIMENTS = {
     "best system in line-ups": lambda out, judges: rank(out, judges(), goal="best-system", lineup=3),
     "grown": grown,
     "begun by an audition": begun,
-    "compare": compared,
-    "compare some": lambda out, judges: compared(out, judges, budget=30, stop=False),
-    **{"audition": auditioned, "audit": audited, "rejudge": rejudged, "why": explained, "check": checked},
+    "compare": of_two,
+    "compare some": lambda out, judges: of_two(out, judges, budget=30, stop=False),
+    **{"audition": auditioned, "audit": audited, "rejudge": judged_again, "why": explained, "check": checked},
     "a new one": searched,
 }
 

@@ -6,17 +6,7 @@ import numpy as np
 import pytest
 
 from comparo import Comparisons, Items, StoreError, fit, load_judge, rank
-from inside import (
-    METHODS,
-    Budget,
-    Fitting,
-    Store,
-    Task,
-    contrasts,
-    criterion_prompt,
-    read_record,
-    voices_of,
-)
+from inside import METHODS, Budget, Fitting, Store, Task, contrasts, criterion_prompt, read_record, styles, voices_of
 from split import one_short
 from stored import run
 
@@ -106,8 +96,6 @@ def test_ranking_is_the_fit_with_what_is_known_of_the_items():
 
 
 def _style(items):
-    from comparo.data.text_features import styles
-
     style = styles(items)
     labels = zip(items.contexts[items.context].tolist(), items.ids.tolist(), strict=True)
     return dict(zip(labels, style, strict=True)) if style.shape[1] else None

@@ -19,7 +19,7 @@ import pytest
 import comparo as c
 from comparo import Items, JudgeError
 from inside import DATABASE, Links, Simulated, Voting, criterion_prompt, opened
-from test_unchanged import NEAR, apart, digest, judge_of, ranked, texts
+from test_unchanged import NEAR, apart, compared, digest, judge_of, ranked, rejudged, texts
 
 GOLDEN = Path(__file__).with_name("golden.zip")
 CRITERIA = {"wit": "funnier; weight=2", "plot": "more coherent"}
@@ -67,13 +67,6 @@ def stopped(out):
     return run(out, judge=kept(0), cache="off")
 
 
-def compared(out):
-    rows = texts(2, 16)[0]
-    sides = ({row["context_id"]: row["text"] + side for row in rows if row["id"] == side} for side in ("t0", "t1"))
-    found = json.loads(c.compare(*sides, "better", judge=judge_of({"A": 0.0, "B": 0.4}), out=out).to_json())
-    return {name: part for name, part in found.items() if name not in ("verdict", "notes")}
-
-
 def auditioned(out):
     rows, scores = texts(10, 2)
     judges = [judge_of(scores, "soft", seed=k, bias=float(k)) for k in range(2)]
@@ -86,11 +79,10 @@ def audited(out):
     return json.loads(c.audit(rows, "better", judge=judge_of(scores), calls=98, out=out).to_json())
 
 
-def rejudged(out):
+def judged_again(out):
     if not Path("rejudged").exists():
         run("rejudged")
-    found = c.rejudge("rejudged", judge_of(texts(8, 2)[1], seed=5), budget="50%", out=out)
-    return {"numbers": [found.spearman, found.agree, *found.flips], "after": ranked(found.after)}
+    return rejudged(c.rejudge("rejudged", judge_of(texts(8, 2)[1], seed=5), budget="50%", out=out))
 
 
 def voted(out):
@@ -121,8 +113,9 @@ KINDS = {
     "line-ups": lambda out: run(out, lineup=4),
     "orders": lambda out: run(out, kinds=("hard",), lineup=4),
     "systems": lambda out: run(out, goal="systems"),
-    **{"grown": grown, "stopped": stopped, "compare": compared, "audition": auditioned, "audit": audited},
-    **{"rejudge": rejudged, "votes": voted, "cache": cached},
+    "compare": lambda out: compared(texts(2, 16)[0], judge_of({"A": 0.0, "B": 0.4}), out=out),
+    **{"grown": grown, "stopped": stopped, "audition": auditioned, "audit": audited},
+    **{"rejudge": judged_again, "votes": voted, "cache": cached},
 }
 
 

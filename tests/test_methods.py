@@ -114,11 +114,6 @@ def test_steps_that_do_not_settle_are_said():
         fit([("a", "b", 1.0), ("b", "c", 1.0)], "bt", prior_pairs="compared", limits=Limits(newton_steps=1))
 
 
-def test_prior_wins_of_two_items_have_a_closed_form():
-    ranking = fit([("a", "b", 1.0)] * 3 + [("b", "a", 1.0)], "bt", prior_pairs="compared")
-    assert np.diff(ranking.scores)[0] == pytest.approx(-np.log((3 + 4) / (1 + 4)), abs=1e-6)
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_hard_decisions_agree_with_choix(seed):
     comparisons, _ = simulate(np.random.default_rng(seed), 12, 60)

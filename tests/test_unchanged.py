@@ -125,6 +125,18 @@ def run_of(ranking):
     return found
 
 
+def compared(rows, judge, **options):
+    """What `compare` finds of the first two texts of each context."""
+    sides = ({row["context_id"]: row["text"] + side for row in rows if row["id"] == side} for side in ("t0", "t1"))
+    found = json.loads(c.compare(*sides, "better", judge=judge, **options).to_json())
+    return {name: part for name, part in found.items() if name not in ("verdict", "notes")}
+
+
+def rejudged(found):
+    """What a second judge says of the pairs of a run."""
+    return {"numbers": [found.spearman, found.agree, *found.flips], "after": ranked(found.after)}
+
+
 def board_of(board):
     return board.to_columns() | {"wins": board.wins, "covariance": board.covariance, "best": board.best}
 
@@ -365,8 +377,7 @@ def grown(kind, contexts):
 def rejudge(voice):
     asked(8, 2, out="run", budget="4n")
     found = c.rejudge("run", judge_of(texts(8, 2)[1], voice[0], seed=5), budget=voice[1])
-    numbers = {"numbers": [found.spearman, found.agree, *found.flips], "questions": found.questions}
-    return numbers | {"both": ranked(found.ranking), "after": ranked(found.after)}
+    return rejudged(found) | {"questions": found.questions, "both": ranked(found.ranking)}
 
 
 @over((("soft", "soft"), ("soft", "hard")))
@@ -381,10 +392,7 @@ def audition(kinds):
 @over((("soft", 0.2, True), ("soft", 1.0, True), ("soft", 1.0, False), ("hard", 1.0, True)))
 def compare(shape):
     kind, strength, stop = shape
-    rows, judge = texts(2, 16, 4)[0], judge_of({"A": 0.0, "B": strength}, kind)
-    sides = ({row["context_id"]: row["text"] + side for row in rows if row["id"] == side} for side in ("t0", "t1"))
-    found = json.loads(c.compare(*sides, "better", judge=judge, stop=stop, seed=1).to_json())
-    return {name: part for name, part in found.items() if name not in ("verdict", "notes")}
+    return compared(texts(2, 16, 4)[0], judge_of({"A": 0.0, "B": strength}, kind), stop=stop, seed=1)
 
 
 @over(("csv", "jsonl", "dpo"))

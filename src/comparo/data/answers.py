@@ -65,6 +65,11 @@ class Answers:
             key[apart] = int(key.max(initial=0)) + 1 + np.arange(np.count_nonzero(apart))
         return key
 
+    @cached_property
+    def pairing(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The first row of each pair (M,), in ascending order of `pair_keys`, and the pair of each row (K,)."""
+        return first_rows(self.pair_keys())
+
     def by_order(self) -> tuple[NDArray[np.intp], Mask, Array, Array]:
         """The first row of each of M pairs (M,), and per order (M, 2): whether compared, mean p, sum of weights.
 
@@ -81,7 +86,7 @@ class Answers:
 
     def by_pair(self) -> tuple[NDArray[np.intp], Mask, Array, Array]:
         """As `by_order`, with the pairs in ascending order of their keys, which takes no sorting."""
-        lead, pair = first_rows(self.pair_keys())
+        lead, pair = self.pairing
         slot = 2 * pair + (self.first != self.first[lead][pair])
 
         def total(values: Array) -> Array:

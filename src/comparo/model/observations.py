@@ -152,10 +152,9 @@ class JudgedPairs:
     @classmethod
     def of(cls, comparisons: Comparisons, graph: Graph, apart: Mask | None = None) -> JudgedPairs:
         """The pairs of all comparisons; those marked by `apart` (K,) are pairs of their own."""
-        key = comparisons.pair_keys()
+        row, pair = comparisons.pairing
         if apart is not None:
-            key[apart] = -1 - np.arange(np.count_nonzero(apart))
-        row, pair = first_rows(key)
+            row, pair = first_rows(np.where(apart, -np.cumsum(apart, dtype=np.intp), pair))
         low, high = (edge(graph.first, graph.second)[row] for edge in (np.minimum, np.maximum))
         return cls(row, low, high, 2 * pair + (graph.first > graph.second))
 

@@ -153,6 +153,7 @@ def evenly(either: Sequence[tuple[Array, Part]]) -> tuple[Array, Posterior]:
 
 
 STEPS = 8  # each reaches items one comparison further away; measured: the eighth changes a variance by under 1%
+SETTLED = 1e-6  # relative change of a precision that ends the steps, far below this
 
 
 def difference_variances(laplacian: Laplacian) -> Array:
@@ -193,10 +194,13 @@ def _on_a_tree(laplacian: Laplacian) -> Array:
     pattern, n = laplacian.pattern, laplacian.pattern.graph.nodes
     first, second, c = pattern.first, pattern.second, np.maximum(laplacian.c, TINY)
     to_first, to_second = c.copy(), c.copy()
+    total = np.full(n, np.inf)
     for _ in range(STEPS):
-        total = laplacian.ridge[:n] + np.bincount(first, to_first, n) + np.bincount(second, to_second, n)
+        before, total = total, laplacian.ridge[:n] + np.bincount(first, to_first, n) + np.bincount(second, to_second, n)
         without_first = np.maximum(total[first] - to_first, TINY)
         without_second = np.maximum(total[second] - to_second, TINY)
-        to_first = 1.0 / (1.0 / c + 1.0 / without_second)
-        to_second = 1.0 / (1.0 / c + 1.0 / without_first)
-    return 1.0 / (c + 1.0 / (1.0 / without_first + 1.0 / without_second))
+        if np.all(np.abs(total - before) <= SETTLED * total):
+            break
+        to_first = c * without_second / (c + without_second)
+        to_second = c * without_first / (c + without_first)
+    return np.asarray(1.0 / (c + without_first * without_second / (without_first + without_second)))

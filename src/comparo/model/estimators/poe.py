@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import logit
 
 from comparo.data.comparisons import Comparisons
 from comparo.data.lineups import luce_weights
@@ -113,7 +112,7 @@ def _multiply(
         is_pooled = getattr(expert, "pooled", False) and graph.nodes**2 <= 2 * len(comparisons)
         pair_graph, pairs = _pool(graph, comparisons) if is_pooled else (graph, comparisons)
         problem = Problem.of(Pattern(pair_graph, limits=limits), expert, pairs, ridge)
-        solution = problem.maximise(_start(problem))
+        solution = problem.maximise(problem.start)
     product = product_at(comparisons, graph, expert, solution)
     if is_scaled and prior != "first":
         used = float(prior)
@@ -202,25 +201,6 @@ def _pool(graph: Graph, comparisons: Comparisons) -> tuple[Graph, Comparisons]:
     first, second = (part.astype(np.int32) for part in np.divmod(asked, n))
     pooled = replace(comparisons, first=first, second=second, p=mean, weight=total[asked], context=None, judge=None)
     return replace(graph, first=first, second=second), pooled
-
-
-def _start(problem: Problem) -> Array:
-    """Starting scores (n,): zero, or for Bradley–Terry on many items κ·logit of an item's mean probability.
-
-    With random opponents, the mean probability is about σ(s / κ), κ² = 1 + v/2.9 with v the variance of the scores;
-    from v = κ²·Var(logit mean) follows κ² = 1 / (1 − Var(logit mean)/2.9).
-    """
-    pattern, graph = problem.pattern, problem.pattern.graph
-    sizes = np.diff(graph.starts)
-    if not isinstance(problem.expert, BradleyTerry) or sizes[-1] <= pattern.limits.batched:
-        return np.zeros(graph.nodes)
-    first, second = pattern.ends(problem.weight)
-    won, lost = pattern.ends(problem.weight * problem.p)
-    mean = (won + second - lost + 0.5) / (first + second + 1.0)
-    scores = graph.centre(logit(mean))
-    context = pattern.context
-    variance = np.bincount(context, scores**2) / sizes
-    return scores / np.sqrt(1.0 - np.minimum(variance / 2.9, 0.8))[context]
 
 
 def _joint(pattern: Pattern, expert: Expert, comparisons: Comparisons, ridge: Array) -> Maximum:

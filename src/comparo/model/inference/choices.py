@@ -35,14 +35,15 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.lineups import luce_excess, luce_weights
 from comparo.model.design import Shared
 from comparo.model.inference.ep import settle, sites_from, without_site
-from comparo.model.inference.newton import Maximum
+from comparo.model.inference.newton import Maximum, Problem
 from comparo.model.inference.position import Positions, winners_first
-from comparo.model.inference.random_effects import differences, solve
+from comparo.model.inference.random_effects import apart, differences, solve
 from comparo.model.inference.reml import Variances, estimate, spread_prior
 from comparo.model.inference.soft import Soft
 from comparo.model.likelihoods.bradley_terry import (
     LOGISTIC,
     BradleyTerry,
+    Davidson,
     averaged_moments,
     choice_evidence,
     choice_moments,
@@ -52,12 +53,13 @@ from comparo.model.likelihoods.bradley_terry import (
 )
 from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.spectrum import Spectrum, System
-from comparo.model.observations import JudgedPairs, are_choices, pooled, votes_of
-from comparo.model.tuning import EQUAL, NARROWEST, WIDEST, Limits
+from comparo.model.observations import are_choices, pooled, votes_of
+from comparo.model.tuning import EQUAL, NARROWEST, SPREAD, WIDEST, Limits
 from comparo.rounding import TINY
 from comparo.types import Array, Index
 
 FREE, DAMPED = 20, 0.5  # rounds without damping, and the damped share of a step: slow sites mostly oscillate
+MANY = 64  # choices per unknown above which sites begin at the mode: it halves the rounds
 # Posterior of log σ: the standard deviation (by the sites at the best σ) below which they serve for all σ, least and
 # most step, half the range of nine quantiles in standard deviations, and the log density below the top that ends it.
 NARROW, STEPS, REACH, FAR = 0.1, (0.2, 0.6), 1.6, 4.0
@@ -108,11 +110,13 @@ class Choices:
     def of(cls, comparisons: Comparisons, graph: Graph, is_biased: bool, limits: Limits) -> Choices:
         votes = votes_of(comparisons)
         p, weight = (comparisons.p, comparisons.weights) if votes is None else votes
-        pairs = JudgedPairs.of(comparisons, graph)
         # Without γ, both orders are one set: the order of two texts says nothing.
-        turned = (pairs.slot % 2 == 1) & (not is_biased and comparisons.lineup is None)
+        turned = graph.first > graph.second
+        key = 2 * comparisons.pairing[1]
+        if is_biased or comparisons.lineup is not None:
+            key, turned = key + turned, np.zeros(len(p), dtype=bool)
         p = np.where(turned, 1.0 - p, p)
-        lead, slot = first_rows(pairs.slot - turned)
+        lead, slot = first_rows(key)
         effect, effects, slots = joint_effects(comparisons)
         first, second = (
             np.where(turned, other, end)[lead]
@@ -128,7 +132,7 @@ class Choices:
         if comparisons.hard:
             tied, answers = tie_totals(comparisons.p, comparisons.weights, effect, len(slots))
             nu = first_parameters(tied, answers)
-        return cls(
+        found = cls(
             pattern,
             p,
             weight,
@@ -143,6 +147,16 @@ class Choices:
             whole=weight,
             lineup=None if comparisons.lineup is None else comparisons.lineup[lead],
         )
+        return found.at_mode() if np.sum(weight) > MANY * pattern.unknowns else found
+
+    def at_mode(self) -> Choices:
+        """The sites by Laplace's method, near their end where there are many choices about each text."""
+        system, expert = self.system, Davidson(self._nu) if self.nu.any() else BradleyTerry()
+        ridge = np.concatenate([np.full(system.nodes, 1.0 / SPREAD**2), system.ridge])
+        problem = Problem(self.pattern, expert, self.p, self.weight, None, np.zeros(len(ridge)), ridge)
+        mode = problem.maximise(problem.start)
+        d, c = apart(self.pattern, mode.x), mode.laplacian.c
+        return replace(self, c=c, pull=c * d + self.weight * expert.slope(d, self.p))
 
     @property
     def system(self) -> System:
@@ -159,7 +173,8 @@ class Choices:
 
         def solved(state: Choices, _: int) -> tuple[Choices, tuple[Variances, Choices, Choices], float]:
             nonlocal before
-            spectrum = Spectrum.of(state.system, shared.columns)
+            system = state.system
+            spectrum = Spectrum.of(system, shared.columns)
             if fixed is not None:
                 variances = replace(fixed, spectrum=spectrum)
             else:
@@ -168,7 +183,7 @@ class Choices:
                 variances = replace(variances, ratio=NARROWEST**2, quantiles=np.array([NARROWEST**2]))
             logs = np.log(np.maximum([variances.ratio, *variances.shared], NARROWEST**2))
             moved, before = float(np.max(np.abs(logs - before))), logs
-            solution, spread, between = solve(state.system, variances, shared)
+            solution, spread, between = solve(system, variances, shared)
             new, apart = state.learn(solution, *differences(solution, spread, between))
             return state, (variances, state, new), max(moved, apart)
 

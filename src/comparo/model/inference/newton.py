@@ -11,9 +11,10 @@ import logging
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import logit
 
 from comparo.data.comparisons import Comparisons
-from comparo.model.likelihoods import Expert, derivatives, of_rows
+from comparo.model.likelihoods import Expert, derivatives, is_logit, of_rows
 from comparo.model.linalg.graph import Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.rounding import TINY
@@ -53,6 +54,24 @@ class Problem:
         shift = None if offset is None else offset[order]
         p, weight = comparisons.p.take(order), comparisons.weights.take(order)
         return cls(pattern, of_rows(expert, order), p, weight, shift, np.zeros(pattern.unknowns), ridge)
+
+    @property
+    def start(self) -> Array:
+        """Starting values (n + C·J,): zero, but for choices among many items κ·logit of an item's mean probability.
+
+        With random opponents, the mean probability is about σ(s / κ), κ² = 1 + v/2.9 with v the variance of the scores;
+        from v = κ²·Var(logit mean) follows κ² = 1 / (1 − Var(logit mean)/2.9).
+        """
+        pattern, graph, start = self.pattern, self.pattern.graph, np.zeros(self.pattern.unknowns)
+        sizes, n = np.diff(graph.starts), graph.nodes
+        if is_logit(self.expert) and sizes[-1] > pattern.limits.batched:
+            first, second = pattern.ends(self.weight)
+            won, lost = pattern.ends(self.weight * self.p)
+            mean = (won + second - lost + 0.5) / (first + second + 1.0)
+            scores, context = graph.centre(logit(mean[:n])), pattern.context[:n]
+            variance = np.bincount(context, scores**2) / sizes
+            start[:n] = scores / np.sqrt(1.0 - np.minimum(variance / 2.9, 0.8))[context]
+        return start
 
     def evaluate(self, x: Array, slope: Array, c: Array) -> Array:
         """The gradient (n + C·J,) at x; fills in the weighted slopes and curvatures (K,).

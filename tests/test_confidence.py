@@ -202,9 +202,9 @@ def test_two_items_and_never_compared_ones():
 
 def test_mistakes_are_told():
     ranking = ranked([("a", "b", 0.9)])
-    with pytest.raises(ValueError, match=r"\bk .*1 .*not 0"):
+    with pytest.raises(ValueError, match=r"\bk .*not 0"):
         top_probability(ranking, 0)
-    with pytest.raises(ValueError, match=r"\bmore .*0 .*not -1"):
+    with pytest.raises(ValueError, match=r"\bmore .*not -1"):
         expected_spearman(ranking, more=-1)
 
 

@@ -142,7 +142,7 @@ def test_a_blocked_prompt_is_a_failed_judgement_with_its_reason():
         {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 90}}
     )
     with Api(blocked) as api:
-        assert "blocked the prompt (PROHIBITED" in failure(api, votes=3)
+        assert "prompt (PROHIBITED" in failure(api, votes=3)
     assert len(api.requests) == 1
 
 

@@ -367,9 +367,9 @@ def test_the_command_prints_who_is_new_and_refuses_what_changed(run, tmp_path):
     assert refused.returncode == 2
     assert re.search(r"1 changed \('t3'\)", refused.stderr)
     planned = run(tmp_path, ["rank", "more.jsonl", *flags, "--dry-run"])
-    assert all(part in planned.stdout for part in ("2 of 10 items", "20 calls"))
+    assert all(part in planned.stdout for part in ("2 of 10", "20 calls"))
     done = run(tmp_path, ["rank", "more.jsonl", *flags])
-    assert re.search(r"\b2 items .*new.*\b8\b.*: t", done.stdout)
+    assert re.search(r"\b2 items .*new.*\b8\b", done.stdout)
     again = run(tmp_path, ["rank", "more.jsonl", *flags, "--format", "json"])
     assert len(json.loads(again.stdout)["growth"]["new"]) == 2
 
@@ -407,7 +407,7 @@ def test_new_items_join_the_contexts_of_the_run_and_no_others(tmp_path):
 
     go(rows("xy", OLD[:3]))
     before = asked(tmp_path / "run")
-    with pytest.raises(ComparisonsError, match=r"^row 2, .*'id': 't4' .*context 'z'"):
+    with pytest.raises(ComparisonsError, match=r"^row 2.*'t4' .*'z'"):
         go(rows("x", ["t3"]) + rows("z", ["t4"]))
     with pytest.raises(ValueError, match=r"context 'x' .*another"):
         go(rows("x", ["t3"], "Another."))

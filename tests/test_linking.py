@@ -256,7 +256,7 @@ def test_rank_links_a_run_by_the_command(run, tmp_path):
     assert run(tmp_path, ["rank", "old.jsonl", *asked, "--out", "old"]).returncode == 0
     linked_run = ["rank", "new.jsonl", *asked, "--link", "old"]
     said = run(tmp_path, [*linked_run, "--dry-run"]).stdout
-    assert "8 of 20 items" in said
+    assert "8 of 20" in said
     document = json.loads(run(tmp_path, [*linked_run, "--format", "json"]).stdout)
     assert document["link"]["error"] > 0
     assert len(document["growth"]["new"]) == 8

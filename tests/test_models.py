@@ -52,7 +52,7 @@ def test_no_reasoning_is_asked_for_where_log_probabilities_need_that():
 def test_a_model_that_does_not_reason_is_not_told_to_stop():
     with Api(OLDER) as api:
         probe = judge(api, "gpt-4o-mini").probe()
-    assert probe.sentence.endswith(" 20 tokens, max_tokens 8, temperature 0")
+    assert probe.sentence.endswith("max_tokens 8, temperature 0")
     assert [request.body.get("reasoning_effort") for request in api.requests] == [None]
 
 
@@ -124,7 +124,7 @@ def test_verdicts_after_reasoning_have_room_and_are_structured():
         probe = asked.probe()
         [answer] = asked.judge([QUESTION], PROMPT)
     assert probe.sentence.startswith("openai/o3: verdicts ")
-    assert probe.sentence.endswith(", effort low, max_completion_tokens 25,000, temperature 1")
+    assert probe.sentence.split(", ")[-3:] == ["effort low", "max_completion_tokens 25,000", "temperature 1"]
     assert answer.p == 3.5 / 4
     assert (answer.tokens_out, answer.tokens_reasoning) == (924, 900)
     assert answer.cost == pytest.approx((100 * 2 + 924 * 8) / 1e6)  # reasoning is among the tokens written
@@ -150,7 +150,7 @@ def test_a_reply_that_its_limit_cuts_is_a_failure_and_never_a_tie(votes):
         answer = ask(api, model="o3", votes=votes, effort="high", max_tokens=200)
     assert answer.failed
     assert math.isnan(answer.p)
-    assert re.search("200 tokens .*max_tokens.* effort$", answer.error)
+    assert re.search("200 tokens .*max_tokens.*effort$", answer.error)
     assert answer.tokens_reasoning == 200 * votes  # which are paid for
 
 
@@ -209,7 +209,7 @@ def test_a_survey_is_what_the_probe_finds_and_the_price():
     told = dict(found)
     assert told["log-probabilities"] == "of 20 tokens"
     assert (told["effort"], told["temperature"], told["max_completion_tokens"]) == ("none", "0", "8")
-    assert told["price"].startswith("$1 read, $2 written")
+    assert told["price"].startswith("$1 read, $2")
     assert (probe.calls, probe.tokens) == (1, 108)
     assert probe.cost == pytest.approx((100 * 1 + 8 * 2) / 1e6)
     assert dict(voting)["verdicts"] == "as structured output"
@@ -289,11 +289,11 @@ def test_a_run_probes_once_says_and_stores_what_it_found_and_counts_its_cost(run
         assert len(api.requests) == made + 6  # nothing is probed or refused again
         printed = ranked(run, folder, api, "gpt-6-luna", "--budget", "5n", "--format", "json")
         assert json.loads(printed.stdout)["calls"]["prices"]["openai/gpt-6-luna"]["day"] == "2026-10-26"
-    assert re.search("gpt-6-luna: .*20 tokens, effort none", done.stderr)
-    assert "1 call, 108 tokens, $0.000010" in done.stderr
+    assert re.search("gpt-6-luna: .*, effort none", done.stderr)
+    assert "108 tokens, $0.000010" in done.stderr
     assert "a probe" not in again.stderr
-    assert re.search("3,000 .*read, 1,200 .*cache, 240 written", again.stderr)
-    assert "list prices of 2026-10-26" in again.stderr
+    assert re.search("3,000 .*1,200 .*240 written", again.stderr)
+    assert "prices of 2026-10-26" in again.stderr
     stored = json.loads((folder / "run" / "run.json").read_text())
     [probe] = stored["probes"]
     assert (probe["found"]["effort"], probe["found"]["max_tokens"]) == ("none", "max_completion_tokens")
@@ -303,7 +303,7 @@ def test_a_run_probes_once_says_and_stores_what_it_found_and_counts_its_cost(run
     assert f"{31 * each:.5f}" in again.stderr
     page = (folder / "run" / "report.html").read_text()
     assert "tokens, effort none" in page
-    assert "list prices of 2026-10-26" in page
+    assert "prices of 2026-10-26" in page
 
 
 @pytest.mark.long
@@ -315,7 +315,7 @@ def test_a_refused_setting_leaves_no_folder_so_the_remedy_works_in_its_place(run
         assert not (folder / "run").exists()
         done = ranked(run, folder, api, "o3", "-o", "votes=3", "-o", "effort=low")
     assert done.returncode == 0, done.stderr
-    assert "22,176 written, 21,600 of" in done.stderr
+    assert "22,176 written, 21,600" in done.stderr
 
 
 def test_a_dry_run_says_how_old_prices_are_and_asks_nothing(run, folder):
@@ -327,7 +327,7 @@ def test_a_dry_run_says_how_old_prices_are_and_asks_nothing(run, folder):
         "at most 1,800,000 written (75,000 a call, reasoning included, as many as the settings allow), at most $0.90"
     )
     assert allowed in done.stdout
-    assert "list prices of 2026-10-26, " in done.stdout
+    assert "prices of 2026-10-26, " in done.stdout
     assert "prices:" not in given.stdout
 
 
@@ -336,8 +336,8 @@ def test_a_dry_run_counts_what_an_earlier_probe_saw_a_reply_write(run, folder):
     reasoning = ("-o", "votes=3", "-o", "effort=low")
     with Api(LUNA) as api:
         first = ranked(run, folder, api, "gpt-6-luna", "--dry-run", "--price", "1,10")
-        assert "24 calls at most" in first.stdout
-        assert re.search(r"at most 192 written \(8 a call, .*at most \$0\.00", first.stdout)
+        assert "24 calls" in first.stdout
+        assert re.search(r"192 written \(8 .*\$0\.00", first.stdout)
         assert not (folder / "comparo-runs").exists()  # no cache is made
         assert ranked(run, folder, api, "gpt-6-luna", *reasoning).returncode == 0
         made = len(api.requests)
@@ -351,7 +351,7 @@ def test_a_dry_run_counts_what_an_earlier_probe_saw_a_reply_write(run, folder):
             ("--judge", "openai/gpt-6-luna", "--base-url", api.url, "--budget", "4n"),
         )
         each = run(folder, (*items, *several, *asked, "--dry-run", *reasoning), OPENAI_API_KEY="sk-test-0123456")
-        assert re.search(r"\(1,023 a call, .*a probe", each.stdout)
+        assert re.search(r"\(1,023 a .*probe", each.stdout)
         assert len(api.requests) == made
 
 
@@ -363,6 +363,6 @@ def test_the_command_that_only_probes(run, folder):
     lines = dict(line.split("  ", 1) for line in done.stdout.splitlines()[1:])
     assert lines["log-probabilities"].strip() == "of 20 tokens"
     assert lines["effort"].strip() == "none"
-    assert "list prices of 2026-10-26, " in lines["price"]
+    assert "prices of 2026-10-26, " in lines["price"]
     other = run(folder, ("judge", "--probe", "--judge", "simulated/soft"))
     assert (other.returncode, "a server" in other.stderr) == (2, True)

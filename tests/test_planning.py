@@ -131,7 +131,7 @@ def test_the_command_prints_json_and_csv_and_says_what_cannot_be(comparo):
     assert document["plan"][-1]["calls"] == 15
     assert comparo(6, *options, "--format", "csv").stdout.splitlines()[-1].startswith("2.5,15,0.")
     assert "lower --target" in comparo(6, *options).stdout.splitlines()[-1]
-    assert "accuracy is above 0.5" in comparo(6, "--accuracy", "1.5").stderr
+    assert "above 0.5" in comparo(6, "--accuracy", "1.5").stderr
     assert "add --next" in comparo("essays").stderr
     assert "--format jsonl" in comparo(6, "--format", "jsonl").stderr
     assert "leave --format out" in comparo("essays", "--next", 2, "--format", "table").stderr

@@ -100,7 +100,7 @@ def test_the_end_of_a_run_says_whether_and_at_what_it_stopped():
     assert run.progress.answered == run.progress.total
     assert re.fullmatch(r"not .*until=0\.9999.*0\.\d+; .*budget.*", said)
     said, _ = ended(until=0.8, goal="top-2", budget="100%", rows=ROWS[:6])
-    assert re.search(r"best 2 .*right is [01]\.\d+", said)
+    assert re.search(r"best 2 .*[01]\.\d+", said)
     said, _ = ended(until=0.8, goal="best-system", budget="100%", rows=[row | {"group": row["id"]} for row in ROWS])
     assert "system is right" in said
 
@@ -116,7 +116,7 @@ def test_some_contexts_may_stop_and_others_not():
     sure = [one.is_sure for one in run.contexts.rounds.values()]
     said = stop_sentence(run.task, ranking, run.contexts.rounds, 50, 60)
     assert sum(sure) == 1
-    assert re.match(r"until=0\.9 .*1 of 2 contexts", said)
+    assert re.match(r"until=0\.9 .*1 of 2", said)
 
 
 @pytest.mark.long
@@ -126,7 +126,7 @@ def test_the_command_prints_how_it_ended_unless_there_was_no_target(run, tmp_pat
     words = ["rank", "items.jsonl", "--judge", "simulated/soft", "-o", "scores=wit", "-o", "noise=0.1"]
     done = run(tmp_path, [*words, "--out", "a", "--until", "0.9", "--budget", "20n"])
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^stopped by --until 0\.9 .*\d+ .*\d+ calls", done.stderr, re.MULTILINE)
+    assert re.search(r"^stopped by --until 0\.9.*\d+ calls", done.stderr, re.MULTILINE)
     assert "--until" not in run(tmp_path, [*words, "--out", "b"]).stderr
 
 

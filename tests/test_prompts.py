@@ -457,6 +457,6 @@ def test_a_faked_slot_is_read_in_the_papers_wording_alone_and_is_flagged_in_both
     p = {(one.question.first, one.question.second): one.p for one in read_judgements(tmp_path / "run")}
     assert (p["faked", "honest"] > 0.5) == is_fooled
     assert p["faked", "short"] > 0.5
-    assert caplog.text.count("'faked' holds 'Summary B:'") == 1
+    assert caplog.text.count("holds 'Summary B:'") == 1
     page = write_report(tmp_path / "run").read_text(encoding="utf-8")
-    assert "&#39;faked&#39; holds &#39;Summary B:&#39;" in page
+    assert "holds &#39;Summary B:&#39;" in page

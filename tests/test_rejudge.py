@@ -111,12 +111,12 @@ def test_the_command_prints_the_consensus_and_the_agreement(run, tmp_path):
     assert run(tmp_path, ("rank", "items.jsonl", *judge, "--out", "run", "--quiet")).returncode == 0
     other = ("judge", "run", "--judge", "simulated/hard; scores=wit; strength=3")
     dry = run(tmp_path, (*other, "--dry-run"))
-    assert "240 calls at most" in dry.stdout, dry.stderr
+    assert "240 calls" in dry.stdout, dry.stderr
     assert not (tmp_path / "run-by-simulated-hard").exists()
     done = run(tmp_path, (*other, "--format", "csv"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("item,score,")
-    assert re.search(r"Spearman .*simulated/hard .*: 0\.\d", done.stderr)
+    assert re.search(r"Spearman .*simulated/hard.*: 0\.\d", done.stderr)
     assert "of 240 questions" in done.stderr
     assert (tmp_path / "run-by-simulated-hard" / "report.html").stat().st_size > 10_000
     wrong = run(tmp_path, (*other, "--judge", "simulated/soft"))

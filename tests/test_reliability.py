@@ -159,7 +159,7 @@ def test_a_judge_that_leaves_questions_unanswered_is_named():
             yield Judgement(next(iter(questions)), p=0.5)
             list(questions)
 
-    with pytest.raises(JudgeError, match="told/judge gave no answer"):
+    with pytest.raises(JudgeError, match="told/judge gave no"):
         run(task(judge=Lazy()))
 
 
@@ -604,7 +604,7 @@ def test_repair_keeps_what_can_be_read_and_the_run_goes_on(tmp_path, places):
     run(task(size=60, budget="20n"), tmp_path / "run")
     before = read_judgements(tmp_path / "run")
     pages, full = damaged(tmp_path / "run", places)
-    with pytest.raises(StoreError, match=r"damaged .*`comparo runs --repair"):
+    with pytest.raises(StoreError, match="runs --repair"):
         run(task(size=60, budget="20n"), tmp_path / "run")
     found = repair(tmp_path / "run")
     kept = read_judgements(tmp_path / "run")
@@ -667,7 +667,7 @@ def test_until_never_stops_before_all_items_of_a_context_are_connected():
 @pytest.mark.parametrize("mass", [0.0, 0.3])
 def test_a_judge_that_does_not_answer_with_the_labels_is_stopped_early_with_its_words(mass):
     judge = Told(mass=mass, reply="As a language model")
-    with pytest.raises(RunError, match=r"A and B .*first 20\b.*'As a language"):
+    with pytest.raises(RunError, match=r"first 20\b.*'As a"):
         run(task(size=40, judge=judge))
     assert judge.count <= 40
     assert len(run(task(size=40, judge=judge, least_mass=0.0)).scores) == 40

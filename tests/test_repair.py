@@ -125,7 +125,7 @@ def test_what_cannot_be_read_is_dropped_and_asked_again(folder):
         "UPDATE judgements SET second = 'item' WHERE number = 6",
         "UPDATE judgements SET p = NULL WHERE number = 7",
     )
-    with pytest.raises(StoreError, match=r"judgement 3: p = 1\.9"):
+    with pytest.raises(StoreError, match=r"judgement 3: .*1\.9"):
         read_judgements(folder)
     found = repair(folder)
     assert (found.kept, found.lost) == (CALLS - 4, 4)

@@ -36,7 +36,7 @@ def test_names_that_are_numbers_have_the_beginning_of_their_text(tmp_path):
     assert set(begun) == {"The story of a long day at the sea, The story of a long day…"}
     assert set(data_of(page)["candidates"]["begun"]) == set(begun)
     lead = shown_in(page).partition("Judged by")[0]
-    assert re.search(r"\d+ \(“The story of [^”]*…”\)", lead)
+    assert re.search(r"\d+ \(“The story[^”]*…”\)", lead)
     assert "begun" not in data_of(written(run_folder(tmp_path / "named", stories())))["candidates"]
 
 
@@ -56,7 +56,7 @@ def test_judge_calls_and_cost_stand_first(tmp_path):
     items = dict.fromkeys("abcd", "text")
     folder = folder_of(tmp_path / "run", items, answers_of(itertools.permutations("abcd", 2), cost=0.25))
     text = shown_in(written(folder)).partition("What to do next :")[0]
-    assert re.search(r"simulated/soft .*\b12 of 12 .*\$3\.00", text)
+    assert re.search(r"simulated/soft .*\b12 of 12.*\$3\.00", text)
     unknown = answers_of(itertools.permutations("abcd", 2))
     assert "Cost not known" in shown_in(written(folder_of(tmp_path / "other", items, unknown)))
 
@@ -96,7 +96,7 @@ def voted(folder, names=("ana", "bo"), votes=90):
 @pytest.mark.long
 def test_a_vote_speaks_of_people_and_votes(tmp_path):
     text = shown_in(written(voted(tmp_path / "run")))
-    assert re.search(r"\b2 people: .*ana .*bo .*\b90 of 112 ", text)
+    assert re.search(r"\b2 people: .*ana.*bo.*\b90 of", text)
     assert "Were pairs skipped?" in text
     assert re.search(r"(Ana|Bo|ana|bo) saw essay \d first [^.]*essay \d second[^.]* the (first|second)", text)
     before = text.partition("How it was made")[0]
@@ -179,8 +179,8 @@ def test_fit_writes_the_same_page_without_texts(tmp_path, run):
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     text = shown_in(page)
     assert "of votes.csv" in text
-    assert re.search("ana and bo .*60", text)
-    assert "comparo fit votes.csv --report page.html" in text
+    assert re.search("ana and bo.*60", text)
+    assert "votes.csv --report page.html" in text
     for title in ("Ranking", "What to do next", "Can I trust this?", "Who judged", "Who beats whom"):
         assert title in text
     for title in ("Score and length", "What the judge was asked", "Cost", "--budget", "Did calls fail?"):

@@ -341,11 +341,11 @@ def test_what_a_selector_cannot_be_made_of(arguments: dict[str, Any], message: s
 
 def test_what_cannot_be_asked_or_observed() -> None:
     selector = Selector(["a", "b", "c"], orders="both", strategy="adaptive", seed=np.random.default_rng(0))
-    with pytest.raises(ValueError, match=r"batch .*1, not 0"):
+    with pytest.raises(ValueError, match=r"batch .*not 0"):
         selector.next(0)
-    with pytest.raises(ValueError, match=r"7 calls .*6 .*3 items .*3 pairs.*orders"):
+    with pytest.raises(ValueError, match=r"7 calls .*3 items.*3 pairs"):
         selector.next(7)
-    with pytest.raises(ComparisonsError, match=r"comparison 2 .*'d'.* 3 items, .*'[abc]'"):
+    with pytest.raises(ComparisonsError, match=r"comparison 2 .*'d'.*'[abc]'"):
         selector.observe([("a", "b", 0.5), ("a", "d", 0.5)])
     contexts = Comparisons.from_columns(["a", "a"], ["b", "b"], [0.5, 0.5], context=["x", "y"])
     with pytest.raises(ComparisonsError, match=r"2 contexts; .*Selector"):
@@ -403,7 +403,7 @@ def test_a_seed_is_as_good_as_its_generator(choose: Any) -> None:
 
 def test_next_pairs_says_in_which_context_it_fails() -> None:
     items, rng = {"x": ["a", "b"], "y": ["a", "b", "c"]}, np.random.default_rng(0)
-    with pytest.raises(ValueError, match=r"context 'x': 2 calls .* 1 .*2 items .*1 pairs"):
+    with pytest.raises(ValueError, match=r"'x': 2 calls .*1 pairs"):
         next_pairs(items, 2, strategy="adaptive", orders="one", seed=rng)
     with pytest.raises(ValueError, match=r"^2 calls .*\b1\b"):
         next_pairs({None: ["a", "b"]}, 2, strategy="adaptive", orders="one", seed=rng)

@@ -202,7 +202,7 @@ def test_a_path_of_many_items_has_its_maximum():
 def test_a_judge_that_always_says_first_is_noted():
     rows = [(one, other, 1.0) for one in range(8) for other in range(8) if one != other]
     ranking = fit(rows, bias="joint", prior="estimated")
-    assert any("28 of 28 winners change" in note for note in ranking.notes)
+    assert any("28 of 28" in note for note in ranking.notes)
     assert np.max(ranking.std) < 2.0
     assert np.max(np.abs(ranking.scores)) < 1e-6
 

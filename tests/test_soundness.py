@@ -206,7 +206,7 @@ def test_a_fit_that_fails_is_counted():
     assert all(outcome.error.startswith("OptionError") for outcome in broken)
     found = CellResult.of(Cell(), [broken[0]])
     assert (found.runs, found.failed) == (0, 1)
-    assert "failed of: kind soft" in summary([found], [])
+    assert "of: kind soft" in summary([found], [])
 
 
 def test_a_stop_too_early_is_told_once_there_are_two_runs():

@@ -149,7 +149,7 @@ def test_greedy_draws_determine_more_than_random_ones(share):
 def test_what_cannot_be_drawn_is_refused_with_what_can():
     recorded = recording([5, 5])
     rng = np.random.default_rng(0)
-    with pytest.raises(ValueError, match=r"'c0': 4 .* 6 .* 20\b"):
+    with pytest.raises(ValueError, match=r"'c0': 4 .*\b6\b.*\b20\b"):
         draw(recorded, 4, 2, rng=rng)
     with pytest.raises(ValueError, match=r"3n.* all.* 'many'"):
         calls_in(recorded, "many")
@@ -303,8 +303,8 @@ def test_contexts_that_people_do_not_tell_are_left_out_and_said():
     recorded = Recorded.of(comparisons, Items.of(rows), "score")
     assert recorded.has_spread.tolist() == [False, True, True]
     items_left, contexts_left = recorded.notes
-    assert items_left.startswith("1 of 12 items")
-    assert contexts_left.startswith("1 of 3 contexts")
+    assert items_left.startswith("1 of 12")
+    assert contexts_left.startswith("1 of 3")
     assert "the same score" in contexts_left
     scores = np.random.default_rng(1).normal(size=(1, 12))
     known = [[4, 6, 7], [8, 9, 10, 11]]

@@ -250,7 +250,7 @@ def test_what_cannot_be_compared_is_an_error_before_anything_is_asked(rows, opti
 
 
 def test_too_few_calls_are_an_error():
-    with pytest.raises(ValueError, match=r"8 calls .*6 groups.*\b10\b"):
+    with pytest.raises(ValueError, match=r"8 calls.*6 groups.*\b10\b"):
         prepare(task(budget="8"))
     assert task(budget="10").expense.calls == 10
 
@@ -262,7 +262,7 @@ def test_the_command_compares_systems(request, tmp_path):
     command = request.getfixturevalue("run")
     dry = command(tmp_path, [*what, "--budget", "1n", "--dry-run"])
     assert re.search("best-system: .*6 groups.*contexts", dry.stdout)
-    assert "36 calls at most" in dry.stdout
+    assert "36 calls" in dry.stdout
     done = command(tmp_path, [*what, "--budget", "1n", "--until", "0.95", "--out", "run"])
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "report.html").exists()

@@ -214,5 +214,5 @@ def test_the_commands_say_how_readily_a_judge_calls_a_tie(run, tmp_path):
     table = "first,second,winner\n" + "a,b,tie\nb,a,first\nb,c,first\nc,a,tie\n" * 3
     (tmp_path / "pairs.csv").write_text(table, encoding="utf-8")
     done = run(tmp_path, ["fit", "pairs.csv", "--method", "davidson"])
-    assert re.search(r"50% .*12 answers .*tie.*\b0\.\d", done.stderr)
+    assert re.search(r"50% .*12 answers.*tie.*\b0\.\d", done.stderr)
     assert "a tie" not in run(tmp_path, ["fit", "pairs.csv", "--method", "poe-bt"]).stderr

@@ -42,7 +42,7 @@ def test_it_answers_from_the_20_likeliest_tokens_as_the_model_does_one_at_a_time
         expected = label_probability({(): [(token, math.log(p)) for token, p in likeliest]}, TextSpellings(("A", "B")))
         kinds.add(expected is None)
         if expected is None:
-            assert re.search("'A' .*'B' .*20 likeliest", judgement.error)
+            assert re.search("'A'.*'B'.*20 likeliest", judgement.error)
         else:
             assert (judgement.p, judgement.mass) == pytest.approx(expected[:2], abs=1e-4)
         assert judgement.reply == judge._chat.tokenizer.convert_tokens_to_string([likeliest[0][0]])

@@ -112,5 +112,5 @@ def test_what_is_accepted(tmp_path):
     assert small["mass"] == pytest.approx([0.35])
     assert np.isnan(small["content_low"][0])  # three texts are too few for a jackknife
     assert np.isnan(table["mass"]).all()
-    with pytest.raises(ValueError, match="between 0 and 1"):
+    with pytest.raises(ValueError, match="0 and 1"):
         reliability(data, level=95)

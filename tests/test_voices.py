@@ -158,7 +158,7 @@ def test_a_voice_that_dies_is_left_out_its_answers_count_and_its_calls_go_to_the
     assert made["told/bo"] == 60
     assert sum(made.values()) == 480
     (sentence,) = [sentence for sentence in caplog.messages if "left out" in sentence]
-    assert re.fullmatch("told/bo .*withdrawn.* told/ana, told/cy.*", sentence)
+    assert re.fullmatch("told/bo .*withdrawn.*told/ana, told/cy.*", sentence)
     lost = [one for one in judgements if one.failed]
     assert lost
     assert {one.question.voice for one in lost} == {"told/bo"}

@@ -67,8 +67,8 @@ def test_judges_come_from_tables_lists_and_variables_and_wordings_multiply_them(
     assert "nobody named it" in refused.stderr
     done = comparo("--config", "comparo.toml", *flags)
     assert done.returncode == 0, done.stderr
-    assert "24 items, 4 voices" in done.stdout
-    assert "480 calls at most" in done.stdout
+    assert ", 4 voices" in done.stdout
+    assert "480 calls" in done.stdout
     for name in ("simulated/soft · paper", "simulated/soft · compare", "simulated/hard · paper"):
         assert f"{name}: price" in done.stdout
     alone = comparo("--config", "comparo.toml", *flags, "--judge", "simulated/soft", "--wording", "paper")

@@ -450,7 +450,7 @@ def test_what_cannot_be_served_is_named_and_nothing_starts(texts, tmp_path, run,
         port = other.getsockname()[1]
         assert f"--port {port} is taken" in start(texts, "--port", port)
     (tmp_path / "comparo.toml").write_text('[vote]\nhost = "0.0.0.0"\n')  # nobody named the file
-    assert re.search(r"comparo\.toml .*\(host = '0\.0\.0\.0'\).* --config .* --host", start())
+    assert re.search(r"comparo\.toml .*'0\.0\.0\.0'\).*--config.*--host", start())
     (tmp_path / "comparo.toml").unlink()
     monkeypatch.setitem(sys.modules, "starlette", None)
     assert "[vote]" in start()
@@ -464,5 +464,5 @@ def test_a_folder_in_use_or_of_other_texts_is_one_clear_message(texts, tmp_path,
     (texts / "e00.txt").write_text("Another.")
     found = run(tmp_path, command)
     assert found.returncode == 2
-    assert re.search(r"\brun .*1 changed \('e00'\)", found.stderr)
+    assert re.search(r"1 changed \('e00'\)", found.stderr)
     assert len(found.stderr.splitlines()) == 1

@@ -322,7 +322,7 @@ def test_judges_who_leave_within_a_request_are_a_line_for_each_power_of_ten(text
         voter.vote("A")
         _, said = server.stop()
     assert "Traceback" not in said
-    assert [int(number) for number in re.findall(r"closed before .* (\d+) so", said)] == [1, 10, 100]
+    assert [int(number) for number in re.findall(r"before.* (\d+) so", said)] == [1, 10, 100]
     assert len(read_judgements(server.out)) == 1
 
 

@@ -350,8 +350,10 @@ def test_long_work_of_many_voices_is_said_beforehand(run, tmp_path, monkeypatch,
 
 
 def test_tables_for_people(comparo, files):
-    done = comparo("agree", "all.csv", "--people", files)
+    done = comparo("agree", "all.csv", "--people", files, "--fail-below", "0.1")
     assert done.returncode == 0, done.stderr
+    low = comparo("agree", "all.csv", "--people", files, "--fail-below", "0.99")
+    assert (low.returncode, low.stdout, "gpt" in low.stderr) == (3, done.stdout, True)
     for title in ("Judges against person 0, person 1\n", "Calibration error"):
         assert title in done.stdout
     assert f"'{PEOPLE}' is" in done.stdout
@@ -365,6 +367,7 @@ def test_tables_for_people(comparo, files):
         (["bare.csv"], "--people .*'bare'"),
         (["all.csv", "votes.csv"], "'person 0' .*both files.* --people NAMES"),
         (["other.csv", "votes.csv"], "no pair"),
+        (["machine.csv", "votes.csv", "--fail-below", "60"], "--fail-below 60"),
         (["machine.csv", "nowhere.csv"], "nowhere.csv"),
     ],
 )

@@ -2,21 +2,28 @@
 
 import json
 import math
+import os
 import re
+import subprocess
+import sys
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from scipy.special import expit
 
 from comparo import ComparisonsError, Items, StoreError, compare, write_report
-from comparo.analysis.sequential import CAUTION, FEW, FIRST, LARGEST_STAKE, STEPS, Bets, Bettors, mean_interval
+from comparo.analysis.sequential import CAUTION, FEW, FIRST, LARGEST_STAKE, STEPS, Bets, Bettors, mean_interval, power
 from comparo.data.pairing import pair_files, pair_groups
 from comparo.data.wordings import AUDITIONED
 from comparo.judges import FunctionJudge
 from inside import read_judgements
 from servers import Api, tokens
 from split import one_short
+
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.statistical
@@ -459,9 +466,13 @@ def test_a_judge_that_hardly_reads_is_named():
     assert (duel.flips.flipped, duel.flips.pairs, duel.side) == (30, 30, 0)
     assert any("30 of 30" in note for note in duel.notes)
     assert "30 of 30" in duel.to_markdown()
-    assert json.loads(duel.to_json())["judge_unreliable"]
+    assert json.loads(duel.to_json())["unreliable_by"] == "unexplained_flips"
+    texts = {name: index for index, name in enumerate([*old.values(), *new.values()])}
+    biased = compare(old, new, "better", judge=lambda one, two: 0.9 if texts[one] < texts[two] else 0.8, stop=False)
+    assert (biased.flips.flipped, json.loads(biased.to_json())["unreliable_by"]) == (30, "flips")
     reads = compare(old, new, "better", judge=answers(30)[2], stop=False)
     assert not reads.flips.are_many
+    assert not json.loads(reads.to_json())["judge_unreliable"]
     assert reads.notes == ()
 
 
@@ -536,6 +547,8 @@ def test_the_command_with_a_server(run, files):
         (("old.jsonl", "old.jsonl"), "both sides are called"),
         (("old.jsonl", "new.jsonl", "--fail-if-worse", "95"), "--fail-if-worse 95.0 .*0 and 1"),
         (("old.jsonl", "new.jsonl", "--judge", "a/b"), "a/b"),
+        (("old.jsonl", "new.jsonl", "--not-worse-than", "0.5"), r"--not-worse-than 0\.5 .*0\.45"),
+        (("old.jsonl", "new.jsonl", "--not-worse-than", "0.4", "--fail-if-worse", "0.9"), "--fail-if-worse"),
         (("one", "two", "--data", "old.jsonl"), "no text is of 'one'"),
         (("old.jsonl", "new.jsonl", "--judge", "simulated/soft", "--judge", "a/b"), "a/b"),
     ],
@@ -552,3 +565,59 @@ def test_a_dry_run_says_the_price(run, files):
     done = run(files, ("compare", "old.jsonl", "new.jsonl", *flags))
     assert done.returncode == 0
     assert "80 calls" in done.stdout
+
+
+def test_a_win_rate_above_a_line_is_shown_as_often_as_promised():
+    rng, shown = np.random.default_rng(0), {}
+    for truth in (0.4, 0.5):
+        x, bettors = (rng.random((400, 2000)) < truth).astype(float), Bettors(np.full(2000, 0.4), 0.05, 400)
+        for row in x:
+            bettors.add(row)
+        above = [Bets(own, total=400, line=0.4).is_above for own in x.T[:10]]
+        assert above == bettors.refuted[0, :10].tolist()
+        shown[truth] = np.mean(bettors.refuted[0])
+    assert shown[0.4] < 0.025 + 3 * math.sqrt(0.025 / 2000)
+    assert shown[0.5] == pytest.approx(power(0.4, 0.05, 400), abs=0.06)
+    assert shown[0.5] > 0.9
+
+
+def test_the_gate_of_not_being_worse(run, files):
+    rows = [f"q{k},{first},{second},0.5" for k in range(40) for first, second in (("old", "new"), ("new", "old"))]
+    (files / "judged.csv").write_text("\n".join(["context,first,second,p", *rows]))
+    asked = ("compare", "old.jsonl", "new.jsonl", "--criterion", "longer", "--judge", "replay/judged.csv")
+    asked += ("--least-mass", "0", "--format", "json", "--not-worse-than")
+    codes = {}
+    for margin in ("0.3", "0.49"):
+        done = run(files, (*asked, margin))
+        found = json.loads(done.stdout)
+        codes[margin] = done.returncode, found["not_worse"], found["sure"]
+    assert codes == {"0.3": (0, True, "no difference found"), "0.49": (3, False, "no difference found")}
+    dry = run(files, (*asked, "0.3", "--dry-run"))
+    assert re.search(r"40 .*\d+%", dry.stderr)
+
+
+def test_the_action_runs_a_gate(files, tmp_path):
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    *_, install, step = action["runs"]["steps"]
+    given = {
+        "command": "compare",
+        "extra": "openai",
+        "arguments": "old.jsonl new.jsonl --criterion 'better; $(exit 7)'",
+    }
+    given["arguments"] += " --judge simulated/hard --not-worse-than 0.49 --format markdown --out run"
+    assert set(given) == set(action["inputs"])
+
+    def filled(text):
+        text = re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda found: given[found[1]], text)
+        return text.replace("${{ github.action_path }}", str(ROOT))
+
+    assert filled(install["env"]["COMPARO_SOURCE"]) == f"{ROOT}[openai]"
+    (tmp_path / "comparo").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m comparo.cli "$@"\n')
+    (tmp_path / "comparo").chmod(0o755)
+    summary = tmp_path / "summary.md"
+    environment = os.environ | {name: filled(value) for name, value in step["env"].items()}
+    environment |= {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": str(summary)}
+    done = subprocess.run(["bash", "-c", step["run"]], cwd=files, env=environment, capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    assert "**new" in summary.read_text()
+    assert summary.read_text() == done.stdout

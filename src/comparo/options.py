@@ -335,11 +335,14 @@ class DuelOptions(MassOptions, SeedOptions):
     ----------
     budget : Calls at most, two per input and judge: 200, or $2.50. Default: every input.
     level : How sure the answer must be, however early the calls stop.
+    not_worse_than : Ask instead whether the win rate is above this share, below 0.5; from the command line, exit with
+        code 3 if it is not surely so.
     seed : In which order inputs are asked.
     """
 
     budget: str | int | None = None
     level: float = 0.95
+    not_worse_than: float | None = field(default=None, metadata={"read": grammar.read_margin})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -130,7 +130,7 @@ class Bets:
 
     `error` is the chance that a side is named, or the interval misses the mean, at any time; `total` is how many
     observations there may be, by default n. Where a part of the error is for a test at the end, `is_end` says whether
-    x are all there will be; None: it is all for bets.
+    x are all there will be; None: it is all for bets. One stops when the mean is surely above or below `line`.
 
     Examples
     --------
@@ -146,11 +146,12 @@ class Bets:
     error: float = 0.05
     total: int | None = None
     is_end: bool | None = None
+    line: float = 0.5
 
     @cached_property
     def capital(self) -> Array:
-        """The capital of those who bet that the mean is above and below ½, after each observation, (n, 2)."""
-        bettors, found = self._bettors(np.array([0.5])), [np.zeros((0, 2))]
+        """The capital of those who bet that the mean is above and below `line`, after each observation, (n, 2)."""
+        bettors, found = self._bettors(np.array([self.line])), [np.zeros((0, 2))]
         for x in self.x.tolist():
             bettors.add(x)
             found.append(bettors.log_capital.T.copy())
@@ -173,17 +174,25 @@ class Bets:
         """After how many observations the side was first sure; None if it never was."""
         sure = np.flatnonzero(np.max(self.capital, axis=1) >= (2.0 - ROUNDING) / (self._share * self.error))
         low, high = self._at_end(self.error)
-        return int(sure[0]) + 1 if len(sure) else len(self.x) if not low <= 0.5 <= high else None
+        return int(sure[0]) + 1 if len(sure) else len(self.x) if not low <= self.line <= high else None
 
     @property
     def side(self) -> int:
         """1 where the mean is surely above ½, −1 where it is below, 0 where neither is sure."""
+        if self.line != 0.5:
+            return int(self.interval[0] > 0.5) - int(self.interval[1] < 0.5)
         return 0 if self.stopped is None else 1 if sum(self.interval) > 1.0 else -1
 
+    @property
+    def is_above(self) -> bool:
+        """Whether the mean is surely above `line`; where it is not, this is ever so with the chance `error` / 2."""
+        most = float(np.max(self.capital[:, 0], initial=0.0))
+        return most * self._share * self.error >= 2.0 - ROUNDING or self._at_end(self.error)[0] > self.line
+
     def is_below(self, error: float) -> bool:
-        """Whether the mean is surely below ½; where it is not, this is ever so with the chance `error` at most."""
+        """Whether the mean is surely below `line`; where it is not, this is ever so with the chance `error` at most."""
         most = float(np.max(self.capital[:, 1], initial=0.0))
-        return most * self._share * error >= 1.0 - ROUNDING or self._at_end(2.0 * error)[1] < 0.5
+        return most * self._share * error >= 1.0 - ROUNDING or self._at_end(2.0 * error)[1] < self.line
 
     @cached_property
     def interval(self) -> tuple[float, float]:
@@ -212,7 +221,7 @@ class Bets:
         mean = float(np.mean(self.x)) if len(self.x) else 0.5
         if self.stopped is None or self.total is None or len(self.x) >= self.total:
             return mean
-        bettors, rng = self._bettors(np.full(DRAWS, 0.5)), np.random.default_rng(0)
+        bettors, rng = self._bettors(np.full(DRAWS, self.line)), np.random.default_rng(0)
         sums, counts = np.zeros(DRAWS), np.zeros(DRAWS)
         while bettors.count < self.total and not (sure := bettors.refuted.any(axis=0)).all():
             x = rng.choice(self.x, DRAWS)
@@ -233,6 +242,18 @@ class Bets:
 
     def _bettors(self, m: Array) -> Bettors:
         return Bettors(m, self._share * self.error, len(self.x) if self.total is None else self.total)
+
+
+def power(line: float, error: float, total: int) -> float:
+    """The probability that `total` observations of a coin, 0 or 1, show that their mean is above `line`, below ½.
+
+    >>> power(0.45, 0.05, 400) < power(0.35, 0.05, 400)
+    True
+    """
+    bettors, rng = Bettors(np.full(DRAWS, line), error, total), np.random.default_rng(0)
+    for _ in range(total):
+        bettors.add(rng.integers(0, 2, DRAWS).astype(np.float64))
+    return float(np.mean(bettors.refuted[0]))
 
 
 def mean_interval(x: Array, error: float) -> tuple[float, float]:

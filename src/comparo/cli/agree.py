@@ -10,11 +10,12 @@ import typer
 
 from comparo.analysis.agree import PEOPLE, Agreement, agree
 from comparo.analysis.judge_votes import AgreementRow
-from comparo.cli.flags import SeedFlag, names_in
-from comparo.cli.printing import print_table, print_text, say_if_many
+from comparo.cli.flags import WORSE, SeedFlag, names_in
+from comparo.cli.printing import print_table, print_text, say, say_if_many
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.formats import read_columns
+from comparo.data.grammar import read_share
 from comparo.data.run_folder import database_of
 from comparo.data.sheets import join, read_parts
 from comparo.data.wordings import few
@@ -27,6 +28,7 @@ def agree_command(
     people: list[str] | None = None,
     level: float = 0.95,
     seed: SeedFlag = 0,
+    fail_below: float | None = None,
     output: Annotated[Literal["table", "json"], typer.Option("--format")] = "table",
 ) -> None:
     """A judge against people on the same pairs.
@@ -43,6 +45,7 @@ def agree_command(
         first's.
     level : Coverage of the intervals.
     seed : Of the bootstrap of κ and α.
+    fail_below : Exit with code 3 if a judge's accuracy is surely below this share, such as 0.6.
     output : How to print it; json has everything.
 
     Examples
@@ -50,15 +53,21 @@ def agree_command(
     `comparo agree machine.csv sheets/*.xlsx`; `comparo agree judged.csv --people ana,bo`
     """
     comparisons, named = _read_judges(files, names_in(people))
+    if fail_below is not None:
+        read_share("fail_below", fail_below)
     say_if_many(comparisons)
     found = agree(comparisons, named, level=level, seed=seed)
     if output == "json":
         print_text(found.to_json() + "\n")
-        return
-    _print_judges(found)
-    _print_confidence(found)
-    _print_calibration(found)
-    _print_correlations(found)
+    else:
+        _print_judges(found)
+        _print_confidence(found)
+        _print_calibration(found)
+        _print_correlations(found)
+    judges = [row for row in found.judges if row["judge"] != PEOPLE]
+    if low := [str(row["judge"]) for row in judges if fail_below is not None and row["accuracy_high"] < fail_below]:
+        say(f"{few(low)}: accuracy surely below {fail_below:g}, exit code {WORSE}")
+        raise typer.Exit(WORSE)
 
 
 def _read_judges(files: Sequence[Path], people: list[str]) -> tuple[Comparisons, list[str]]:

@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from comparo.analysis.sequential import power
 from comparo.cli.finishing import FailFlags, RunFlags, complete
-from comparo.cli.flags import GroupFlags, JudgeFlags
+from comparo.cli.flags import WORSE, GroupFlags, JudgeFlags
 from comparo.cli.printing import Console, cost_words, print_notes, print_table, print_text
 from comparo.data.grammar import read_until
 from comparo.data.pairing import pair_files, pair_groups
@@ -19,7 +20,6 @@ from comparo.report.record import run_record
 from comparo.run.compare import prepare_compare
 from comparo.run.compare_result import Duel
 
-WORSE = 3  # the exit code of --fail-if-worse
 SHOWN = 3  # inputs that are shown on which each side wins most
 
 
@@ -73,6 +73,9 @@ def compare_command(
     --criterion 'more helpful'`
     """
     read_until("fail_if_worse", fail_if_worse)
+    line = much.not_worse_than
+    if fail_if_worse is not None and line is not None:
+        raise ValueError("--not-worse-than is the stricter gate; leave --fail-if-worse out")
     # Calls must go on until the one-sided test at `fail_if_worse` can reject: a side has half of the error 1 − level.
     level = much.level if fail_if_worse is None else max(much.level, 2 * fail_if_worse - 1)
     console = flags.console
@@ -86,6 +89,12 @@ def compare_command(
         given |= {"judge": asked.make(paired.items), "context": columns.context_column}
         given["out"] = flags.storage(f"compare-{paired.one}-{paired.other}")
     plan = prepare_compare(paired, CompareOptions(other, **given))
+    if flags.dry_run and line is not None and plan.base is not None:
+        inputs = len(set(map(paired.unit, [*plan.base.task.items.contexts.tolist(), *paired.same])))
+        chance = power(line, 1 - level, inputs)
+        console.print(
+            f"If {paired.other} is as good, and each of {inputs:,} inputs is won or lost: shown in {chance:.0%} of runs"
+        )
     duel = complete(plan, flags)
     run = None if plan.base is None else plan.base.loop
     if run is not None and run.store.folder is not None and duel.ranking is not None:
@@ -96,8 +105,10 @@ def compare_command(
     _print(duel, flags.output, console)
     if duel.ranking is not None:
         fails.check(duel.ranking, console)
-    if fail_if_worse is not None and duel.is_worse(fail_if_worse):
-        console.print(f"{duel.other} is worse than {duel.one}: exit code {WORSE}", style="red")
+    is_refused = line is not None and not duel.is_not_worse
+    if is_refused or (fail_if_worse is not None and duel.is_worse(fail_if_worse)):
+        may = "may be" if is_refused else "is"
+        console.print(f"{duel.other} {may} worse than {duel.one}: exit code {WORSE}", style="red")
         raise typer.Exit(WORSE)
 
 

@@ -36,7 +36,7 @@ from comparo.ranking.criteria_ranking import CriteriaRanking
 from comparo.ranking.display import best_sentence, consensus_sentence, taste_sentences
 from comparo.ranking.ranking import Ranking, all_notes
 from comparo.ranking.scale import Scaled
-from comparo.ranking.self_consistency import unexplained_flips
+from comparo.ranking.self_consistency import unreliable_by
 from comparo.run.budget import dollars, price_words
 from comparo.run.cached_judge import remember_probes
 from comparo.run.loop import Run
@@ -223,8 +223,9 @@ class FailFlags:
     def check(self, ranking: Ranking, console: Console) -> None:
         """Exit if that is wanted and the answers of the judge, on any criterion, flip too often with the order."""
         each = ranking.rankings.values() if isinstance(ranking, CriteriaRanking) else (ranking,)
-        if self.fail_if_judge_unreliable and any(unexplained_flips(one.judged.comparisons).are_many for one in each):
-            console.print(f"the judge is unreliable: exit code {UNRELIABLE}", style="red")
+        if self.fail_if_judge_unreliable and any(found := [unreliable_by(one.judged.comparisons) for one in each]):
+            why = next(filter(None, found)).replace("_", " ")
+            console.print(f"the judge is unreliable, by {why}: exit code {UNRELIABLE}", style="red")
             raise typer.Exit(UNRELIABLE)
 
 

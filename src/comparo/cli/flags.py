@@ -21,7 +21,8 @@ from comparo.run.cached_judge import CachedJudge, remembering
 SeedFlag = Annotated[int, typer.Option(min=0)]
 Count = Annotated[int | None, typer.Option(min=1)]
 ROLES = ("id", "text", "context_id", "scores")  # of --columns
-UNRELIABLE = 4  # the exit code of --fail-if-judge-unreliable: by `Flips.are_many`
+WORSE = 3  # the exit code of --fail-if-worse, --not-worse-than and --fail-below
+UNRELIABLE = 4  # the exit code of --fail-if-judge-unreliable
 COMMON = ("base_url", "price")  # options of judges that are flags
 ENGINE = ("engine", "replicas", "gpus", "cpus", "address")  # options that every judge has
 

@@ -44,7 +44,9 @@ HERE = ("local/smollm2", "simulated/soft", "simulated/hard")  # judges that load
 FREE = ("local", "simulated", "replay")  # providers that cost no money
 # What decides where keys and texts go or which answers are lost or trusted, and what is spent on a judge that costs.
 GUARDED = "base-url option host behind cache force fresh repair check clear".split()
-SPENT = "budget price batch pairs calls all level fail-if-worse propose lineup wording least-mass".split()
+SPENT = (
+    "budget price batch pairs calls all level fail-if-worse not-worse-than propose lineup wording least-mass".split()
+)
 OF_CHECK = ("judge", "base-url", "option", "price", "calls")  # what `comparo runs` uses with --check only
 RUNNING: ContextVar[typer.Context | None] = ContextVar("running", default=None)  # the command that runs
 

@@ -139,6 +139,13 @@ def read_until(name: str, given: Any) -> Any:
     return given
 
 
+def read_margin(name: str, given: Any) -> Any:
+    """Read a win rate below a half; None is none."""
+    if given is not None and not (isinstance(given, Real) and 0 < float(given) < 0.5):
+        raise OptionError(name, given, "is not a win rate between 0 and 0.5; 0.45 is a usual choice")
+    return given
+
+
 def read_share(name: str, given: Any) -> Any:
     """Read a share from 0 to below 1."""
     if not (isinstance(given, Real) and 0 <= float(given) < 1):

@@ -29,6 +29,7 @@ NEAR = 1e-9  # distance from ½ below which a mean of answers is a tie: rounding
 # Share of flips above which rankings are poor, measured by `python -m benchmarks.bounds`: there the Spearman
 # correlation with the true order falls to 0.75. A coin has 0.5.
 MANY = 0.4
+NEARLY_ALL = 0.8  # share of flips above which winners say the order alone; with 20 pairs, all have to change
 CLIPPED = 1e-4  # distance from 0 and 1 of the least and the most probable answers
 
 
@@ -99,6 +100,20 @@ def unexplained_flips(comparisons: Comparisons) -> Flips:
         moved = np.abs(position - np.median(position)) if len(position) else position
         flipped += int(np.count_nonzero(moved >= np.abs(one - other) / 2 - NEAR))
     return Flips(whole.pairs, flipped, whole.once)
+
+
+def unreliable_by(comparisons: Comparisons) -> str | None:
+    """The figure by which the judge hardly reads, None where it reads.
+
+    "unexplained_flips" are surely more than `MANY`, or "flips", which count the position bias, more than `NEARLY_ALL`.
+
+    >>> biased = [(a, b, 0.9 if a < b else 0.8) for k in range(30) for a, b in ((k, k + 1), (k + 1, k))]
+    >>> unreliable_by(Comparisons.from_rows(biased)), unreliable_by(Comparisons.from_rows(biased[:20]))
+    ('flips', None)
+    """
+    if unexplained_flips(comparisons).are_many:
+        return "unexplained_flips"
+    return "flips" if count_flips(comparisons).interval[0] > NEARLY_ALL else None
 
 
 def wilson(value: float, count: float, z: float) -> tuple[float, float]:

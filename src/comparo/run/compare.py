@@ -65,6 +65,8 @@ def compare(one: Any, options: CompareOptions) -> Duel:
         A number of calls, two per input and judge, or dollars ("$2"); by default every input.
     level, stop
         How sure the answer must be, and whether no further input is asked once it is.
+    not_worse_than
+        Ask whether the win rate is above this share, below 0.5, in place of ½ (`Duel.is_not_worse`).
     seed
         The seed of the order of inputs.
 
@@ -99,13 +101,13 @@ def compare(one: Any, options: CompareOptions) -> Duel:
 
 def prepare_compare(paired: Paired, options: CompareOptions) -> Plan[Duel] | Known[Duel]:
     """Check the options of `compare` for paired texts; nothing is asked."""
-    budget, level, stop = options.budget, options.level, options.stop
-    check_level(level)
-    if few := too_few(paired.cluster, paired.units, level):
+    budget = options.budget
+    check_level(options.level)
+    if few := too_few(paired.cluster, paired.units, options.level):
         logger.warning(few)
     order = _order(paired, options.seed)
     if paired.items is None:
-        return Known(_duel(paired, order, None, level, None))
+        return Known(_duel(paired, order, None, options, None))
     judges = listed(options.judge)
     prompts = make_prompts(paired.items, options, judges, options.context)
     each = 2 * max(1, len(judges)) * len(prompts)
@@ -114,7 +116,7 @@ def prepare_compare(paired: Paired, options: CompareOptions) -> Plan[Duel] | Kno
     kept = set(items.contexts.tolist()) | set(paired.same)
     most = budget if isinstance(budget, str) and budget.startswith("$") else f"{50 * each}%"
     asked = part(options, RankOptions) | {"budget": most, "estimate": "judge"}
-    experiment = partial(Comparing, paired, [key for key in order if key in kept], level, stop)
+    experiment = partial(Comparing, paired, [key for key in order if key in kept], options)
     plan: Plan[Any] = plan_rank(items, RankOptions(**asked), experiment).base
     if plan.task.growth is None and min(plan.expense.by_context.values())[0] < each:
         remedy = f"is less than {each} calls for each input; give more, or a number of calls"
@@ -141,22 +143,23 @@ class Comparing(Experiment[Duel]):
     the decision depends on the answers, not on how fast they come.
     """
 
-    def __init__(self, paired: Paired, order: Sequence[Any], level: float, stop: bool, run: Run) -> None:
+    def __init__(self, paired: Paired, order: Sequence[Any], options: CompareOptions, run: Run) -> None:
         super().__init__(run)
-        self.paired, self.order, self.level, self.stop = paired, order, level, stop
+        self.paired, self.order, self.options = paired, order, options
         self.compared, self.same = set(order), set(paired.same)  # the folder may have others
         self.units = [list(keys) for _, keys in groupby(order, key=paired.unit)]
         asked = [[key for key in keys if key not in self.same] for keys in self.units]
         self.number = {key: number for number, key in enumerate(chain.from_iterable(asked))}
         share = 1.0 if paired.cluster is None or paired.units not in FEW else BETS
-        self.bettors = Bettors(np.array([0.5]), share * (1 - level), paired.units)
+        line = options.not_worse_than or 0.5
+        self.bettors = Bettors(np.array([line]), share * (1 - options.level), paired.units)
         self._ends = np.cumsum([len(keys) for keys in asked]).tolist()
         self._done = self._allowed = 0
         self._allow()
 
     def may_begin(self, context: Any) -> bool | None:
         """Whether the input is asked; None while this depends on a missing answer."""
-        if context not in self.compared or not self.stop:
+        if context not in self.compared or not self.options.stop:
             return context in self.compared
         while self.number[context] >= self._allowed:
             if not self.bettors.needed:
@@ -170,7 +173,7 @@ class Comparing(Experiment[Duel]):
         """Ask about the inputs, and compare the two sides."""
         # Once the answer is sure, the other inputs are left out on purpose.
         ranking = with_solution(self.run.finish(), unreached=())
-        duel = _duel(self.paired, self.order, self.run, self.level, ranking)
+        duel = _duel(self.paired, self.order, self.run, self.options, ranking)
         if not duel.asked:
             remedy = Message("give a larger {budget}, choose another {out}, or start anew with {fresh:True}")
             raise RunError("no input was answered in both orders, so nothing is known; " + remedy)
@@ -226,7 +229,9 @@ def _reordered(items: Items, order: Sequence[Any], most: int | None) -> Items:
     return Items(items.ids[rows], texts, as_objects(keys), context, context_texts)
 
 
-def _duel(paired: Paired, order: Sequence[Any], run: Run | None, level: float, ranking: Ranking | None) -> Duel:
+def _duel(
+    paired: Paired, order: Sequence[Any], run: Run | None, options: CompareOptions, ranking: Ranking | None
+) -> Duel:
     """The result from the inputs before the first that was not asked."""
     same, failed = set(paired.same), 0
     found: dict[Any, Sequence[float]] = {}
@@ -254,9 +259,10 @@ def _duel(paired: Paired, order: Sequence[Any], run: Run | None, level: float, r
         unmatched=paired.unmatched,
         calls=0 if run is None else run.progress.answered,
         cost=0.0 if run is None else run.progress.cost,
-        level=level,
+        level=options.level,
         ranking=ranking,
         cluster=None if paired.cluster is None else as_objects(map(paired.unit, found)),
         observations=paired.units,
         cached=0 if run is None else count_cached(run.judgements),
+        not_worse_than=options.not_worse_than,
     )

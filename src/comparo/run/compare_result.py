@@ -16,7 +16,7 @@ from comparo.analysis.sequential import FEW, Bets, Bettors
 from comparo.data.sanitize import visible
 from comparo.errors import Message
 from comparo.ranking.ranking import Ranking
-from comparo.ranking.self_consistency import CLIPPED, Flips, unexplained_flips
+from comparo.ranking.self_consistency import CLIPPED, Flips, unreliable_by
 from comparo.ranking.tabular import json_rows, json_text, plain, table_html
 from comparo.types import Array
 
@@ -47,6 +47,7 @@ class Duel:
     ranking : The ranking of the texts, None where all are the same.
     cluster : What each input belongs to, such as its topic, (n,); None where inputs are independent observations.
     observations : How many independent observations there may be: all clusters, or inputs.
+    not_worse_than : The win rate, below ½, above which the other is not worse; None: the question is who is better.
     """
 
     one: str
@@ -65,6 +66,7 @@ class Duel:
     cluster: NDArray[Any] | None = None
     observations: int | None = None
     cached: int = 0
+    not_worse_than: float | None = None
 
     @cached_property
     def margin(self) -> Array:
@@ -85,7 +87,8 @@ class Duel:
     def bets(self) -> Bets:
         """The evidence after each input, or after each cluster with the mean preference of its inputs."""
         is_end = self.is_complete if self.cluster is not None and self.observations in FEW else None
-        return Bets(cluster_means(self.preference, self.cluster), 1 - self.level, self.observations, is_end)
+        line = self.not_worse_than or 0.5
+        return Bets(cluster_means(self.preference, self.cluster), 1 - self.level, self.observations, is_end, line)
 
     @property
     def is_complete(self) -> bool:
@@ -145,6 +148,11 @@ class Duel:
         return self.bets.is_below(1 - sure)
 
     @property
+    def is_not_worse(self) -> bool:
+        """Whether the other's win rate is surely above `not_worse_than`; equal texts are not worse."""
+        return self.same == self.planned or self.bets.is_above
+
+    @property
     def verdict(self) -> str:
         """The answer in a sentence."""
         low, high = self.interval
@@ -152,6 +160,9 @@ class Duel:
         rate = f"win rate {self.win_rate:.0%} ({low:.0%} to {high:.0%}) on {len(self.win)} inputs{where}"
         if self.same == self.planned:
             return f"no difference: {self.one} and {self.other} have the same text on all {self.planned} inputs"
+        if self.not_worse_than is not None and self.side == 0:
+            found = "surely above" if self.is_not_worse else "not surely above"
+            return f"{self.other} is {found} a win rate of {self.not_worse_than:.0%} against {self.one}: {rate}"
         if self.side == 0:
             return f"no difference found between {self.one} and {self.other}: {rate}"
         return f"{self.other} is {'better' if self.side > 0 else 'worse'} than {self.one}: {rate}"
@@ -167,14 +178,14 @@ class Duel:
         low, high = self.interval
         won, lost, tied = self.wins
         flips = self.flips
-        # Too many winners change with the order, beyond the position bias.
-        is_unreliable = self.ranking is not None and unexplained_flips(self.ranking.judged.comparisons).are_many
+        unreliable = None if self.ranking is None else unreliable_by(self.ranking.judged.comparisons)
         document = {
             "one": self.one,
             "other": self.other,
             "verdict": self.verdict,
             "sure": {1: "better", -1: "worse", 0: "no difference found"}[self.side],
             "level": self.level,
+            "not_worse": None if self.not_worse_than is None else self.is_not_worse,
             "probability": self.probability,
             "win_rate": {"value": self.win_rate, "low": low, "high": high},
             "inputs": {
@@ -190,7 +201,8 @@ class Duel:
             },
             "unmatched": dict(zip((self.one, self.other), map(list, self.unmatched), strict=True)),
             "flips": {"value": plain(flips.share), "low": flips.interval[0], "high": flips.interval[1]},
-            "judge_unreliable": is_unreliable,
+            "judge_unreliable": unreliable is not None,
+            "unreliable_by": unreliable,
             "notes": list(self.notes),
             "calls": self.calls,
             "cached": self.cached,

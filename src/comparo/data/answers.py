@@ -80,10 +80,11 @@ class Answers:
         array([[0.75, 0.5 ],
                [0.9 , 0.  ]])
         """
-        lead, seen, mean, weights = self.by_pair()
+        lead, seen, mean, weights = self.by_pair
         order = np.argsort(lead, kind="stable")
         return lead[order], seen[order], mean[order], weights[order]
 
+    @cached_property
     def by_pair(self) -> tuple[NDArray[np.intp], Mask, Array, Array]:
         """As `by_order`, with the pairs in ascending order of their keys, which takes no sorting."""
         lead, pair = self.pairing

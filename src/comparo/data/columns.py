@@ -81,7 +81,7 @@ def stored_once(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Coded(Sequence[Any]):
-    """A column of values as codes (K,) into its different `labels`."""
+    """A column of values as codes (K,) into its different `labels`, which are in the order of their appearance."""
 
     labels: list[Any]
     codes: LongIndex
@@ -247,12 +247,16 @@ def first_rows(key: LongIndex) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 def _joined(columns: Sequence[Coded]) -> tuple[dict[Any, int], Index]:
     """The labels of all columns in the order of their first appearance, row by row, and the codes of all rows."""
-    code = {label: number for number, label in enumerate(chain.from_iterable(each.labels for each in columns))}
-    own = [np.array([code[label] for label in each.labels], dtype=np.int64)[each.codes] for each in columns]
-    row, flat = first_rows(np.column_stack(own).ravel())
-    order = np.argsort(row, kind="stable")
-    labels = [columns[at % len(columns)][at // len(columns)] for at in row[order].tolist()]
-    return dict(zip(labels, count())), np.argsort(order, kind="stable").astype(np.int32)[flat]
+    places: dict[Any, tuple[int, int]] = {}
+    for number, each in enumerate(columns):
+        rows = np.searchsorted(np.maximum.accumulate(each.codes), np.arange(len(each.labels)))
+        for label, row in zip(each.labels, rows.tolist(), strict=True):
+            places[label] = min((row, number), places.get(label, (row, number)))
+    seen = {label: code for code, label in enumerate(sorted(places, key=places.__getitem__))}
+    flat = np.empty((len(columns[0]), len(columns)), dtype=np.int32)
+    for number, each in enumerate(columns):
+        flat[:, number] = np.array([seen[label] for label in each.labels], dtype=np.int32)[each.codes]
+    return seen, flat.ravel()
 
 
 def look_up(labels: Iterable[Any], known: Iterable[Any]) -> Index:

@@ -12,13 +12,14 @@ import io
 import json
 import os
 import re
+import sys
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -34,7 +35,6 @@ from comparo.data.columns import (
     columns_from_frame,
     columns_from_objects,
     installed,
-    stored_once,
 )
 from comparo.data.documents import csv_lines, rows_of_workbook, unguarded
 from comparo.data.opening import VALUE, check_parquet, check_regular, check_size, most_bytes, unpacked, whole
@@ -62,8 +62,10 @@ def read_columns(
     path = Path(path)
     check_regular(path)
     ending, _ = split_ending(path, READ)
-    table = _table_of(_READERS[ending], unpacked(path), str(path), wanted)
-    if ending != ".csv" or not labels:
+    content = unpacked(path)
+    is_guarded = ending == ".csv" and b"'" in content.getvalue()
+    table = _table_of(_READERS[ending], content, str(path), wanted)
+    if not (labels and is_guarded):
         return table
     columns = dict(table.columns)
     for name, column in table.columns.items():
@@ -115,7 +117,11 @@ def parquet_library(source: str) -> Library:
 
 
 def _read_csv(file: io.BytesIO, source: str, wanted: Collection[str] | None, delimiters: str = ",\t;") -> Table:
-    text = _lines_of_text(file, source)
+    content = file.getvalue()
+    if (end := content.find(0) + 1) and content.decode("utf-8-sig"):
+        number = len(content[:end].splitlines())
+        raise ComparisonsError(f"{source}, line {number}: a NUL byte; this is not text, save it as UTF-8 CSV")
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
     top = next(text)
     delimiter = max(delimiters, key=top.count)
     reader = csv.reader(chain([top], text), delimiter=delimiter, skipinitialspace=f"{delimiter} " in top, strict=True)
@@ -135,38 +141,44 @@ def _read_csv(file: io.BytesIO, source: str, wanted: Collection[str] | None, del
 
 
 def _table(
-    header: list[str], rows: Iterable[list[str]], lines: Sequence[int], source: str, wanted: Collection[str] | None
+    header: list[str],
+    chunks: Iterable[list[list[str]]],
+    lines: Sequence[int],
+    source: str,
+    wanted: Collection[str] | None,
 ) -> Table:
     columns: dict[str, list[Any]] = {name: [] for name in header if wanted is None or name in wanted}
     if twice := [name for name in columns if header.count(name) > 1]:
         raise ComparisonsError(f"{source}, line 1: there are two columns {twice[0]!r}; rename one")
-    rows = iter(rows)
-    while chunk := list(islice(rows, CHUNK)):
+    for chunk in chunks:
         for name, cells in zip(header, zip(*chunk, strict=True), strict=True):
             if name in columns:
-                columns[name].extend(map(stored_once, cells))
+                columns[name].extend(map(sys.intern, cells))  # repeated labels would take most of the memory
         check_size(VALUE * len(lines) * len(columns), source)
     return Table(dict(columns), source, lines, tuple(name for name in header if name not in columns))
 
 
-def _lines_of_text(file: io.BytesIO, source: str) -> Iterator[str]:
-    with io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
-        for number, line in enumerate(text, 1):
-            if "\0" in line:
-                raise ComparisonsError(f"{source}, line {number}: a NUL byte; this is not text, save it as UTF-8 CSV")
-            yield line
-
-
-def _rows_of_csv(reader: Any, width: int, source: str, lines: array[int]) -> Iterator[list[str]]:
-    for row in reader:
-        if len(row) == width:
-            lines.append(reader.line_num)
-            yield row
-        elif row:
-            raise ComparisonsError(
-                f"{source}, line {reader.line_num}: {len(row)} fields where the header has {width}; correct the line, "
-                "or quote the field that holds the separator"
-            )
+def _rows_of_csv(reader: Any, width: int, source: str, lines: array[int]) -> Iterator[list[list[str]]]:
+    """The rows that are not blank, some at a time; the number of the last line of each is appended to `lines`."""
+    last = reader.line_num
+    while chunk := list(islice(reader, CHUNK)):
+        numbers: Sequence[int] = range(last + 1, reader.line_num + 1)
+        if len(numbers) > len(chunk):  # line breaks within quotes
+            breaks = (1 + len(_BREAK.findall("\f".join(row))) for row in chunk)
+            numbers = list(accumulate(breaks, initial=last))[1:]
+        last = reader.line_num
+        if set(map(len, chunk)) != {width}:
+            for row, number in zip(chunk, numbers, strict=True):
+                if len(row) not in (0, width):
+                    raise ComparisonsError(
+                        f"{source}, line {number}: {len(row)} fields where the header has {width}; correct the line, "
+                        "or quote the field that holds the separator"
+                    )
+            numbers = [number for row, number in zip(chunk, numbers, strict=True) if row]
+            chunk = [row for row in chunk if row]
+        lines.extend(numbers)
+        if chunk:
+            yield chunk
 
 
 def _read_json_lines(file: io.BytesIO, source: str, wanted: Collection[str] | None) -> Table:
@@ -212,6 +224,12 @@ def _read_parquet(file: io.BytesIO, source: str, wanted: Collection[str] | None)
     return Table(columns, source, others=others)
 
 
+def _read_workbook(file: io.BytesIO, source: str, wanted: Collection[str] | None) -> Table:
+    header, rows, lines = rows_of_workbook(file, source)
+    return _table(header, [rows] if rows else [], lines, source, wanted)
+
+
+_BREAK = re.compile(r"\r\n?|\n")
 _BEGINS = re.compile(r"\s*(?:\{|\[\s*\{)")
 _READERS: dict[str, Callable[..., Table]] = {
     ".csv": _read_csv,
@@ -220,7 +238,7 @@ _READERS: dict[str, Callable[..., Table]] = {
     ".ndjson": _read_json_lines,
     ".json": _read_json,
     ".parquet": _read_parquet,
-    ".xlsx": lambda file, source, wanted: _table(*rows_of_workbook(file, source), source, wanted),
+    ".xlsx": _read_workbook,
 }
 
 

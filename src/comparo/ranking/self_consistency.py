@@ -70,7 +70,7 @@ def count_flips(comparisons: Comparisons) -> Flips:
     >>> count_flips(Comparisons.from_rows([("a", "b", 0.8), ("b", "a", 0.6), ("a", "c", 0.9)]))
     Flips(pairs=1, flipped=1, once=1)
     """
-    _, seen, mean, _ = comparisons.by_pair()
+    _, seen, mean, _ = comparisons.by_pair
     if comparisons.lists_winners:
         return Flips(0, 0, len(seen))
     one, other = mean[seen.all(axis=1)].T

@@ -186,20 +186,16 @@ def _free_biases(product: Solution) -> float:
 
 
 def _pool(graph: Graph, comparisons: Comparisons) -> tuple[Graph, Comparisons]:
-    """Replace the comparisons of a pair by one, with their total weight and mean p, the lower node first.
+    """Replace the comparisons of a pair by a judge by one, with their total weight and mean p.
 
     Exact for an expert whose slope is linear in p, whose curvature is free of p, and with ℓ(d; p) = ℓ(−d; 1 − p).
     """
-    n = graph.nodes
-    pair = np.minimum(graph.first, graph.second).astype(np.int64) * n
-    pair += np.maximum(graph.first, graph.second)
-    p = np.where(graph.first > graph.second, 1.0 - comparisons.p, comparisons.p)
-    weight = comparisons.weights
-    total = np.bincount(pair, weight, n * n).astype(float)
-    asked = np.flatnonzero(total)
-    mean = np.bincount(pair, weight * p, n * n)[asked] / total[asked]
-    first, second = (part.astype(np.int32) for part in np.divmod(asked, n))
-    pooled = replace(comparisons, first=first, second=second, p=mean, weight=total[asked], context=None, judge=None)
+    lead, _, mean, weights = comparisons.by_pair
+    total = np.sum(weights, axis=1)
+    used = total > 0
+    p = (weights[:, 0] * mean[:, 0] + weights[:, 1] * (1.0 - mean[:, 1]))[used] / total[used]
+    first, second = graph.first[lead[used]], graph.second[lead[used]]
+    pooled = replace(comparisons, first=first, second=second, p=p, weight=total[used], context=None, judge=None)
     return replace(graph, first=first, second=second), pooled
 
 

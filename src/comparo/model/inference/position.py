@@ -314,10 +314,10 @@ def winners_first(comparisons: Comparisons, effect: Index) -> Mask:
     """
     weight, effects = comparisons.weights, int(effect.max()) + 1
     total, won = (np.bincount(effect, of, effects) for of in (weight, weight * (comparisons.p > 0.5)))
-    is_pair = np.bincount(effect, comparisons.slots[comparisons.positions, 1] > 2, effects) == 0
-    found = np.asarray(is_pair & (won >= NEARLY_ALWAYS * total))
+    found = np.asarray(won >= NEARLY_ALWAYS * total)
     if not found.any():
         return found
+    found &= np.bincount(effect, comparisons.slots[comparisons.positions, 1] > 2, effects) == 0
     place = effect.astype(np.int64)
     if comparisons.contexts is not None and comparisons.context is not None:
         place = place * len(comparisons.contexts) + comparisons.context

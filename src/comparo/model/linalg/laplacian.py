@@ -28,7 +28,7 @@ from comparo.types import Array
 MANY = 2
 # Entries per entry that is not 0 up to which multiplying by a dense matrix is faster, and the accuracy below which the
 # steps of conjugate gradients are so many that this includes making it.
-DENSE, ACCURATE = 8, 1e-3
+DENSE, ACCURATE = 8, 1e-6
 SEVERAL = 4  # columns from which multiplying by one joined matrix is faster than by its parts, joining included
 
 

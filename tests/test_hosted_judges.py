@@ -227,15 +227,6 @@ def test_a_prompt_that_is_too_long_is_cut_and_sent_again(provider):
     assert after < before
 
 
-def test_a_probe_is_one_small_question(provider):
-    with Api(provider.sure) as api:
-        asked = provider.load(api, effort="low")
-        assert asked.probe().calls == 1
-        [judgement] = asked.judge(iter(pairs(1)), PROMPT)
-    assert [request.method for request in api.requests] == ["POST", "POST"]
-    assert judgement.p == pytest.approx(0.75)
-
-
 def test_a_missing_key_is_named_by_its_variable_before_anything_is_asked(provider, monkeypatch):
     monkeypatch.delenv(provider.variable)
     judge, questions = load_judge(provider.model.replace("tiny", "gpt-6-luna")), iter(pairs(3))

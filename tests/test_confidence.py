@@ -9,7 +9,7 @@ from scipy.stats import rankdata
 
 from comparo import Comparisons, fit, load_judge, rank
 from comparo.analysis.confidence import expected_spearman, top_probability, top_share
-from comparo.analysis.sequential import log_evidence
+from comparo.analysis.sequential import chance_notes, log_evidence
 from comparo.model.likelihoods import Gaussian, StudentT
 from comparo.rounding import mean_ranks
 from inside import LIMITS, Limits, nodes_of
@@ -225,13 +225,18 @@ if __name__ == "__main__":
     show_calibration()
 
 
-@pytest.mark.parametrize("kind", ["soft", "decisions"])
+@pytest.mark.parametrize("kind", ["soft", "decisions", "orders"])
 def test_evidence_is_an_even_bet_on_noise_and_grows_with_the_answers_of_a_judge(kind):
     rng, pairs = np.random.default_rng(0), [(i, j) for i in range(10) for j in range(10) if i != j]
     first, second = np.array(pairs).T
 
     def found(sd):
         d = sd * rng.standard_normal(10)
+        if kind == "orders":
+            some = [rng.permutation(10)[:5] for _ in range(20)]
+            ordered = [items[np.argsort(-d[items] - rng.gumbel(size=5))] for items in some]
+            rows = [{"items": a.tolist(), "order": b.tolist()} for a, b in zip(some, ordered, strict=True)]
+            return log_evidence(Comparisons.from_rows(rows))
         logit = d[first] - d[second]
         noisy = expit(logit + rng.standard_normal(len(pairs)))
         p = noisy if kind == "soft" else (rng.random(len(pairs)) < expit(logit)).astype(float)
@@ -275,3 +280,35 @@ def test_a_run_that_stops_at_a_share_of_the_best_has_found_it(items, k, budget):
         best = set(sorted(scores, key=scores.get)[-k:])
         shares.append(len(best.intersection(list(ranking)[:k])) / k)
     assert np.mean(shares) > 0.9 - 2.0 * np.std(shares) / np.sqrt(len(shares))
+
+
+def said_by_chance(judge, lineup, budget, seeds):
+    """The share of runs for the best 5 of 30 that say that their answers may be chance."""
+    said = []
+    for seed in range(seeds):
+        scores = dict(enumerate(1.5 * np.random.default_rng([9, seed]).standard_normal(30)))
+        rows = [{"id": item, "text": f"text {item}"} for item in scores]
+        asked = load_judge(judge[0], scores=scores, seed=seed, **judge[1])
+        found = chance_notes(rank(rows, "better", judge=asked, goal="top-5", lineup=lineup, budget=budget, seed=seed))
+        assert all("best 5" in note and "audition" in note for note in found)
+        said.append(len(found))
+    return np.mean(said)
+
+
+COINS = (("simulated/hard", {"strength": 0.0, "noise": 0.0}), ("simulated/soft", {"strength": 0.0}))
+READERS = (("simulated/hard", {"noise": 0.0}), ("simulated/soft", {"noise": 1.0}))
+
+
+@pytest.mark.parametrize(("judge", "lineup", "is_said"), [(COINS[0], 6, 1), (READERS[0], 6, 0), (COINS[1], 2, 1)])
+def test_a_run_for_the_best_few_says_that_its_answers_may_be_chance(judge, lineup, is_said):
+    assert said_by_chance(judge, lineup, 60, 1) == is_said
+
+
+@pytest.mark.long
+@pytest.mark.statistical
+@pytest.mark.parametrize(("lineup", "calls"), [(2, 120), (5, 12), (6, 20)])
+@pytest.mark.parametrize("kind", [0, 1])
+def test_coins_are_told_from_judges_that_read(kind, lineup, calls):
+    """Of 30 texts, from two looks per text in line-ups on; pairs need more, because the first of them form no loop."""
+    assert said_by_chance(COINS[kind], lineup, calls, 20) >= 0.7
+    assert said_by_chance(READERS[kind], lineup, calls, 20) <= 0.05

@@ -53,11 +53,14 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, stdtrit
+from scipy.special import expit, ndtr, stdtrit
 
 from comparo.data.comparisons import Comparisons
+from comparo.errors import Message
 from comparo.model.inference.soft import Soft
 from comparo.model.linalg.spectrum import Spectrum
+from comparo.model.observations import are_choices
+from comparo.ranking.ranking import Ranking
 from comparo.types import Array
 
 LARGEST_STAKE = 0.95  # share of the capital that is staked at most: an observation of 0 or 1 must not ruin a bettor
@@ -272,6 +275,9 @@ def mean_interval(x: Array, error: float) -> tuple[float, float]:
 
 
 CLEAR_EVIDENCE = 20.0  # B from which texts are taken to differ: of pure noise, at most 1 run in 20 ever gets there
+# Of 30 texts with two looks at each in orders of five, 1 of 24 judges that read is above it, and 13 of 16 coins; 4 of
+# the 24 are above ½ (tests/test_confidence.py).
+CHANCE = 2 / 3
 POINTS = 64  # quantiles of the prior over which L is averaged; 1000 change log B of the example below by under 0.01
 
 
@@ -302,6 +308,31 @@ def log_evidence(comparisons: Comparisons) -> float:
     rest = spectrum.square - np.sum(a * spectrum.beta**2 / (1.0 + a * spectrum.q), axis=1)
     rest = np.log(np.maximum(rest, np.finfo(float).tiny))
     trace = np.log1p(a * spectrum.trace_q) @ spectrum.trace_weight
-    height = -0.5 * (trace + np.count_nonzero(model.c > 0) * rest)
+    freedom = model.observations.freedom[model.pattern.order]  # the rows of a line-up are not independent
+    height = -0.5 * (trace + np.sum(freedom[model.c > 0]) * rest)
     top = float(np.max(height))
     return top + float(np.log(np.mean(np.exp(height[1:] - top)))) - float(height[0])
+
+
+def chance_notes(ranking: Ranking) -> list[str]:
+    """A note where all texts of a run with the goal "top-k" are probably equal (above `CHANCE`; before the answers, ½).
+
+    The probability is the model's (`Effects.equal`) for choices, and 1 / (1 + B) for soft answers.
+
+    >>> from comparo import fit
+    >>> chance_notes(fit([("a", "b", 0.8), ("b", "a", 0.3)]))
+    []
+    """
+    data, effects = ranking.comparisons, ranking.solution.effects
+    if ranking.solution.best is None or effects is None:
+        return []
+    equal = effects.equal if are_choices(data) else float(expit(-log_evidence(data)))
+    if equal <= CHANCE:
+        return []
+    smaller = "" if data.lineup is None else Message("ask pairs or smaller line-ups ({lineup}), ")
+    return [
+        f"these answers hardly tell the texts apart (probability that all are equal: {equal:.2f}), so the best "
+        f"{ranking.solution.best} may be chance: check the judge with `comparo audition`, "
+        + smaller
+        + Message("take another {judge}, or ask more ({budget})")
+    ]

@@ -10,6 +10,7 @@ import numpy as np
 import typer
 
 from comparo.analysis.correlations import agreement
+from comparo.analysis.sequential import chance_notes
 from comparo.cli.flags import UNRELIABLE, Count
 from comparo.cli.printing import (
     Console,
@@ -321,7 +322,7 @@ def _print_scores(ranking: Ranking, scaled: Scaled | None, run: Run, flags: Rank
         print_board(ranking.leaderboard)
     print_ranking(ranking, flags.output, flags.top, {"calls": calls_of(run)}, scaled)
     if not flags.quiet:
-        print_notes(all_notes(ranking))
+        print_notes([*all_notes(ranking), *chance_notes(ranking)])
         print_notes(scaled.notes if scaled else ())
     sentences = [how_it_went(run, f"{done} comparisons{given_words(run.task)}")]
     if any(one.tokens_cached or one.tokens_reasoning for one in run.judgements):

@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from comparo.analysis.correlations import agreement
 from comparo.analysis.misfit import LONGEST_LIST, disagreements, misfit
+from comparo.analysis.sequential import chance_notes
 from comparo.data.items import Items
 from comparo.errors import StoreError
 from comparo.log.files import write_text
@@ -131,7 +132,7 @@ def _contents(record: Record, tables: Tables) -> dict[str, Any]:
     ends = dict.fromkeys((int(sizes.min()), int(sizes.max())))
     agreeing = agreements(record, tables.board is not None)
     surprises = np.argsort(-np.abs(record.p - record.expected), kind="stable")[:SURPRISES]
-    notes = *all_notes(ranking), *model_sentences(record.judgements)
+    notes = *all_notes(ranking), *chance_notes(ranking), *model_sentences(record.judgements)
     notes += injection_notes(record.configuration, record.items)
     return {
         "record": record,

@@ -83,7 +83,7 @@ class Recorded(Selector):
     """Asks only pairs that were recorded, beginning with a random tree of them."""
 
     def __init__(self, known: np.ndarray, strategy: str, orders: str, rng: np.random.Generator) -> None:
-        super().__init__(range(len(known)), strategy=strategy, orders=orders, rng=rng)
+        super().__init__(range(len(known)), strategy=strategy, orders=orders, seed=rng)
         known = known[np.ix_(self._items, self._items)]
         x, y = np.nonzero(np.triu(~known, 1))
         self._closed = x * np.int64(len(known)) + y

@@ -6,9 +6,19 @@ True scores are normal with a standard deviation of 1.5. A judge orders the text
 Gumbel noise of scale 1. Reported is the share of the k best texts that are among the k found.
 
 The ways: `LineupSelector` with the goal top-k, in rounds of an eighth of a pass, of which one is always in flight, as
-`comparo rank` asks; random line-ups; and batches that are sorted and halved, as SiftRank does: all texts are dealt into
-line-ups in each of some trials, a text's score is its mean place, and the better half goes on to the next round. All
-but the last are ranked by the product of Plackett–Luce choices with a normal prior.
+`comparo rank` asks; random line-ups; both are ranked by the product of Plackett–Luce choices with a normal prior. And
+two published schemes, in our own words:
+
+SiftRank (github.com/noperator/siftrank): all texts are dealt into line-ups in each of some trials, a text's score is
+its mean place, and the better part goes on to the next round: half of the texts (--no-converge --ratio 0.5), or those
+before the elbow of the scores (the default), for which it takes five trials at least, and nine to stop by itself. Here
+halves have as many trials as half of the calls allow, five at most; an elbow leaves one look per text for later rounds,
+and is a half where that leaves fewer than five trials; the last round, of twenty texts, gets all calls that are left.
+
+BlitzRank (arXiv 2602.05448): an order of k texts is a path in a graph of wins. The next line-up has the k texts with
+the fewest known losses, then the fewest known wins, by the transitive closure, and of texts that beat each other in
+circles only one. A text is settled where its relation to all others is known, and a run ends when the best k are. It
+has no use for more calls; here whole runs are repeated while calls are left, and their ranks averaged.
 """
 
 from __future__ import annotations
@@ -16,11 +26,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
+from scipy.ndimage import gaussian_filter1d
+from scipy.stats import rankdata
 
 from comparo import Comparisons
 from comparo.data.prompts import Rest
@@ -29,8 +42,9 @@ from comparo.selection.lineups import LineupSelector
 from comparo.types import Array
 
 SPREAD, SIZE, BEST = 1.5, 8, 10
-TRIALS = 5  # of each halving
+ENOUGH = 5  # trials of SiftRank before it looks for an elbow
 Row = dict[str, list[int]]
+Way = Callable[["World", Sequence[int], int, int], list[float]]
 
 
 class World:
@@ -80,40 +94,72 @@ def chosen(world: World, calls: Sequence[int], best: int, seed: int, strategy: s
     return [world.found(fitted(rows[:number], texts), best) for number in calls]
 
 
-def halved(world: World, calls: Sequence[int], best: int, seed: int) -> list[float]:
-    """The share found by batches that are sorted, and of which the better half goes on, at each number of calls."""
-    return [world.found(_halved(world, number, best, np.random.default_rng(seed)), best) for number in calls]
-
-
-def _halved(world: World, calls: int, best: int, rng: np.random.Generator) -> Array:
-    """The rounds halve the texts until one line-up holds them; each has the same number of trials, as calls allow."""
+def sifted(world: World, calls: int, best: int, by_elbow: bool = False) -> Array:
+    """SiftRank: in each trial, all texts left are dealt into line-ups; of the mean places, the better part goes on."""
     texts = len(world.scores)
-    sizes = [texts]
-    while sizes[-1] > max(SIZE, 2 * best):
-        sizes.append(max(sizes[-1] // 2, best))
-    trials = max(1.0, min(TRIALS, calls * SIZE / sum(sizes)))
-    place, left, alive, last = np.zeros(texts), calls, np.arange(texts), len(sizes) - 1
-    for number in range(len(sizes)):
-        wanted = np.inf if number == last else round(trials * len(alive) / SIZE)
+    looks = calls * SIZE // texts
+    by_elbow = by_elbow and looks > ENOUGH
+    trials = looks - 1 if by_elbow else max(1, min(ENOUGH, looks // 2))
+    place, left, alive, stage, least = np.zeros(texts), calls, np.arange(texts), 0, max(SIZE, 2 * best)
+    while left:
+        wanted = left if len(alive) <= least else min(left, trials * len(alive) // SIZE)
+        left, stage = left - wanted, stage + 1
         total, seen = np.zeros(texts), np.zeros(texts)
-        while left and wanted > 0:
-            deck = rng.permutation(alive).tolist()
-            while len(deck) >= 2 and left and wanted > 0:
-                some, deck = deck[:SIZE], deck[SIZE:]
-                ordered = world.order(some)
-                total[ordered] += np.arange(len(ordered)) / (len(ordered) - 1)
+        while wanted:
+            deck = world.rng.permutation(alive).tolist()
+            while len(deck) >= SIZE and wanted:
+                ordered, deck = world.order(deck[:SIZE]), deck[SIZE:]
+                total[ordered] += np.arange(SIZE) / (SIZE - 1)
                 seen[ordered] += 1
-                left, wanted = left - 1, wanted - 1
-        mean = np.where(seen > 0, total / np.maximum(seen, 1), 0.5)
-        place[alive] = -number + mean[alive]
-        if number < last:
-            alive = alive[np.argsort(place[alive], kind="stable")[: sizes[number + 1]]]
+                wanted -= 1
+        mean = np.where(seen > 0, total / np.maximum(seen, 1), 0.5)[alive]
+        place[alive] = mean - stage
+        order = np.argsort(mean, kind="stable")
+        part = elbow(mean[order]) if by_elbow else len(alive) // 2
+        alive = alive[order[: max(part, least)]]
     return -place
 
 
-Way = Callable[[World, Sequence[int], int, int], list[float]]
+def elbow(sorted_places: Array) -> int:
+    """Where the curve of sorted mean places bends most, smoothed by 3% of its length."""
+    smooth = partial(gaussian_filter1d, sigma=max(1.0, 0.03 * len(sorted_places)), mode="nearest", truncate=3.0)
+    return int(np.argmin(smooth(np.gradient(smooth(np.gradient(smooth(sorted_places)))))))
+
+
+def blitzed(world: World, calls: int, best: int) -> Array:
+    """BlitzRank: minus the mean rank by losses, of as many runs as the calls allow."""
+    texts, total, runs = len(world.scores), np.zeros(len(world.scores)), 0
+    while calls:
+        reach, losses, wins = np.eye(texts, dtype=bool), np.zeros(texts), np.zeros(texts)  # of the transitive closure
+        while calls and np.count_nonzero(is_open := losses + wins < texts - 1) > texts - best:
+            some = list[int]()
+            for u in np.lexsort((wins, losses)).tolist():
+                if is_open[u] and not any(reach[u, v] and reach[v, u] for v in some):
+                    some.append(u)
+                if len(some) == SIZE:
+                    break
+            if len(some) < 2:
+                break
+            for u, v in pairwise(world.order(some)):
+                above = np.flatnonzero(reach[:, u] & ~reach[:, v])
+                new = reach[v] & ~reach[above]
+                losses, wins[above] = losses + np.sum(new, axis=0), wins[above] + np.sum(new, axis=1)
+                reach[above] |= reach[v]
+            calls -= 1
+        if calls or not runs:  # else the run was not finished
+            total, runs = total + rankdata(losses - wins / texts), runs + 1
+    return -total
+
+
+def each(rule: Callable[[World, int, int], Array]) -> Way:
+    """A way whose calls depend on their number."""
+    return lambda world, calls, best, _: [world.found(rule(world, number, best), best) for number in calls]
+
+
 WAYS: dict[str, Way] = {
-    "batches sorted and halved": halved,
+    "SiftRank, halves": each(sifted),
+    "SiftRank, elbow": each(partial(sifted, by_elbow=True)),
+    "BlitzRank": each(blitzed),
     "random line-ups": partial(chosen, strategy="random"),
     "goal top-k": chosen,
 }
@@ -125,12 +171,17 @@ def one(way: str, texts: int, calls: Sequence[int], best: int, seed: int) -> lis
 
 def table(pool: ProcessPoolExecutor, texts: int, calls: Sequence[int], runs: int, best: int = BEST) -> None:
     """The share found by each way at each number of calls."""
-    print(f"\n# {texts:,} texts, the best {best}, line-ups of {SIZE}, {runs} runs: mean ± standard error\n")
-    print("| calls | " + " | ".join(f"{number:,}" for number in calls) + " |")
-    print("| --- |" + " ---: |" * len(calls))
-    for way in WAYS:
-        values = np.array([*pool.map(partial(one, way, texts, calls, best), range(runs))])
-        mean, error = np.mean(values, axis=0), np.std(values, axis=0) / np.sqrt(runs)
+    found = {way: np.array([*pool.map(partial(one, way, texts, calls, best), range(runs))]) for way in WAYS}
+    show(f"{texts:,} texts, the best {best}, line-ups of {SIZE}", "calls", [f"{one:,}" for one in calls], found)
+
+
+def show(title: str, corner: str, head: Sequence[object], found: Mapping[str, Array]) -> None:
+    """A table of means over the R runs of each way, (R, columns)."""
+    print(f"\n# {title}, {len(next(iter(found.values())))} runs: mean ± standard error\n")
+    print(f"| {corner} | " + " | ".join(map(str, head)) + " |")
+    print("| --- |" + " ---: |" * len(head))
+    for way, values in found.items():
+        mean, error = np.mean(values, axis=0), np.std(values, axis=0) / np.sqrt(len(values))
         cells = [f"{m:.3f} ± {e:.3f}" for m, e in zip(mean, error, strict=True)]
         print(f"| {way} | " + " | ".join(cells) + " |", flush=True)
 

@@ -79,9 +79,8 @@ class JudgeOptions(Options):
     Parameters
     ----------
     judge : provider/model: local/smollm2 (embedded), local/PATH.gguf, hf/NAME-OR-FOLDER, openai/MODEL (any such server
-        by base-url), anthropic, gemini, openrouter, ollama, azure and others (docs/judges.md), vllm/MODEL, replay/FILE,
-        simulated/soft. May be repeated, each with options: 'openai/MODEL; effort=low, price=0.15,0.60'. Default:
-        local/smollm2
+        by base-url), anthropic, gemini, openrouter, ollama, azure, …, vllm/MODEL, replay/FILE, simulated/soft. May be
+        repeated, each with options: 'openai/MODEL; effort=low, price=0.15,0.60'. Default: local/smollm2
     """
 
     judge: JudgeLike | Sequence[JudgeLike] = DEFAULT_JUDGE

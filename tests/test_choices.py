@@ -263,3 +263,13 @@ def test_the_end_is_checked_by_the_gradient():
     parts = solve(model.system, variances, shared)
     assert converged
     assert model.learn(parts[0], *differences(*parts))[1] < Limits().mixed_change
+
+
+@pytest.mark.parametrize("tie", [0.0, 1.0])
+def test_many_decisions_end_at_the_fixed_point(tie):
+    """Their sites begin at the mode; the end is the same to a twentieth of an error as after many more rounds."""
+    scores = np.append(np.random.default_rng(0).standard_normal(78), [5.0, -5.0])
+    data = Comparisons.from_rows(decided(at_random(80, 8000), scores, gamma=0.5, tie=tie))
+    once, long = (fit(data, "mixed", limits=Limits(mixed_change=change)) for change in (Limits().mixed_change, 1e-6))
+    assert np.max(np.abs(once.scores - long.scores) / long.std) < 0.05
+    assert once.std == pytest.approx(long.std, rel=0.05)

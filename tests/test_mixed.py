@@ -176,6 +176,20 @@ def test_moments_of_choices_are_those_of_the_integral(p, weight, mean, variance)
     assert (mean / variance + pull[0]) / (1 / variance + precision[0]) == pytest.approx(found[0][0], rel=1e-3, abs=1e-3)
 
 
+@pytest.mark.parametrize("nu", [0.0, 0.7])
+@pytest.mark.parametrize(
+    ("mean", "variance", "p", "weight"), [(0.8, 0.09, 1, 1), (-2.0, 0.03, 0.4, 5), (0.3, 1.0, 0.6, 2000)]
+)
+def test_moments_of_narrow_densities_are_those_of_the_integral(mean, variance, p, weight, nu):
+    x = np.linspace(mean - 10 * np.sqrt(variance), mean + 10 * np.sqrt(variance), 200_001)
+    log = weight * ((p - 0.5) * x - np.log(2 * np.cosh(x / 2) + nu)) - 0.5 * (x - mean) ** 2 / variance
+    share = np.exp(log - log.max()) / np.sum(np.exp(log - log.max()))
+    exact = share @ x, share @ (x - share @ x) ** 2
+    found = np.array(choice_moments(*np.array([[mean], [variance], [p], [weight], [nu]], dtype=float)))[:, 0]
+    assert found[0] == pytest.approx(exact[0], abs=4e-6 * np.sqrt(exact[1]))
+    assert found[1] == pytest.approx(exact[1], rel=4e-6)
+
+
 def test_moments_of_a_pair_do_not_depend_on_the_pairs_beside_it():
     """Among narrow and wide densities, whose maxima take few and many steps to find."""
     rng = np.random.default_rng(0)

@@ -59,7 +59,9 @@ from comparo.rounding import TINY
 from comparo.types import Array, Index
 
 FREE, DAMPED = 20, 0.5  # rounds without damping, and the damped share of a step: slow sites mostly oscillate
-MANY = 64  # choices per unknown above which sites begin at the mode: it halves the rounds
+# Choices per unknown above which sites begin at the mode, which halves the rounds, and how near: the first solution is
+# another step of Newton's method.
+MANY, NEAR = 64, 0.01
 # Posterior of log σ: the standard deviation (by the sites at the best σ) below which they serve for all σ, least and
 # most step, half the range of nine quantiles in standard deviations, and the log density below the top that ends it.
 NARROW, STEPS, REACH, FAR = 0.1, (0.2, 0.6), 1.6, 4.0
@@ -154,7 +156,7 @@ class Choices:
         system, expert = self.system, Davidson(self._nu) if self.nu.any() else BradleyTerry()
         ridge = np.concatenate([np.full(system.nodes, 1.0 / SPREAD**2), system.ridge])
         problem = Problem(self.pattern, expert, self.p, self.weight, None, np.zeros(len(ridge)), ridge)
-        mode = problem.maximise(problem.start)
+        mode = problem.maximise(problem.start, NEAR)
         d, c = apart(self.pattern, mode.x), mode.laplacian.c
         return replace(self, c=c, pull=c * d + self.weight * expert.slope(d, self.p))
 

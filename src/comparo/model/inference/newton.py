@@ -96,9 +96,10 @@ class Problem:
         c *= self.weight
         return pattern.gather(slope) - self.ridge * (x - self.mean)
 
-    def maximise(self, start: Array) -> Maximum:
-        """Newton's method from `start`, until every gradient is below `Limits.accuracy` of its curvature."""
+    def maximise(self, start: Array, accuracy: float | None = None) -> Maximum:
+        """Newton's method from `start`, until every gradient is below `accuracy` of its curvature, that of `Limits`."""
         x, limits = start, self.pattern.limits
+        enough = accuracy or limits.accuracy
         exact = bool(getattr(self.expert, "quadratic", False))
         slope, c = np.empty((2, len(self.p)))
         gradient = self.evaluate(x, slope, c)
@@ -106,7 +107,7 @@ class Problem:
         rounding = limits.rounding * laplacian.diagonal
         largest = float(np.max(np.abs(gradient), initial=0.0))
         for steps in range(limits.newton_steps):
-            allowed = limits.accuracy * laplacian.diagonal + rounding
+            allowed = enough * laplacian.diagonal + rounding
             excess = float(np.max(np.abs(gradient) / np.maximum(allowed, TINY), initial=0.0))
             if excess <= 1 and (self._is_even(c) or self._is_close(laplacian, gradient)):
                 return Maximum(x, self._final(laplacian, c), steps, True)

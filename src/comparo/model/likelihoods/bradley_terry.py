@@ -283,19 +283,21 @@ _Told = tuple[Array, Array, Array | float]
 
 def _modes(mean: Array, variance: Array, p: Array, weight: Array, nu: Array) -> tuple[Array, Array, _Told]:
     """The posterior modes of d (M,), the standard deviations by the curvature there, and the `_chances`."""
-    d, reach = mean.copy(), variance * weight
+    d, reach, precision = mean.copy(), variance * weight, 1.0 / variance
     low, high, moved = mean - reach, mean + reach, 2.0 * reach
+    is_bounded = np.max(reach, initial=0.0) > 1.0  # below it the curvature varies by a quarter, and all steps converge
     for _ in range(NEWTON):
         chance, flips, _ = _chances(d, nu)
-        slope = weight * (p - chance) - (d - mean) / variance
-        low, high = np.where(slope > 0, d, low), np.where(slope > 0, high, d)
-        curvature = 1.0 / variance + weight * flips
+        slope = weight * (p - chance) - (d - mean) * precision
+        curvature = precision + weight * flips
         step = slope / curvature
-        is_near = np.abs(step) * np.sqrt(curvature) < NEAR
-        # Newton's method oscillates where the curvature is small: bisect the bounds there.
-        is_short = (np.abs(step) < 0.5 * moved) & (d + step > low) & (d + step < high)
-        before, d = d, np.where(is_near | is_short, d + step, 0.5 * (low + high))
-        moved = np.abs(d - before)
+        is_near = slope * step < NEAR**2
+        before, d = d, d + step
+        if is_bounded:  # Newton's method oscillates where the curvature is small: bisect the bounds there
+            low, high = np.where(slope > 0, before, low), np.where(slope > 0, high, before)
+            is_short = (np.abs(step) < 0.5 * moved) & (d > low) & (d < high)
+            d = np.where(is_near | is_short, d, 0.5 * (low + high))
+            moved = np.abs(d - before)
         if is_near.all():
             break
     told = _chances(d, nu)

@@ -31,6 +31,8 @@ MANY = 2
 DENSE, ACCURATE = 8, 1e-6
 SEVERAL = 4  # columns from which multiplying by one joined matrix is faster than by its parts, joining included
 
+Sums = tuple[Array, Array, dict[int, Array]]
+
 
 class Laplacian:
     """H for the curvatures c (K,) in the pattern's order and a ridge (n + C·J,) on the unknowns.
@@ -44,22 +46,25 @@ class Laplacian:
     array([ 2., -1., -1.])
     """
 
-    def __init__(self, pattern: Pattern, c: Array, ridge: Array, sums: tuple[Array, Array] | None = None) -> None:
+    def __init__(self, pattern: Pattern, c: Array, ridge: Array, sums: Sums | None = None) -> None:
         self.pattern = pattern
         self.c = c
         self.ridge = ridge
-        precision, self.border = sums or self.sums(pattern, c)
+        precision, self.border, self.kept = sums or self.sums(pattern, c)
         self.diagonal: Array = precision + ridge
 
     @staticmethod
-    def sums(pattern: Pattern, c: Array) -> tuple[Array, Array]:
-        """What does not depend on the ridge: the diagonal of H (n + C·J,), and its border, scores × judges (n, J)."""
+    def sums(pattern: Pattern, c: Array) -> Sums:
+        """What does not depend on the ridge: the diagonal of H (n + C·J,), and its border, scores × judges (n, J).
+
+        The third are the matrices of `Tail` without their diagonal, by their first node, once there are any.
+        """
         precision, border = np.sum(pattern.ends(c), axis=0), np.zeros((pattern.graph.nodes, pattern.judges))
         if pattern.judge is not None:
             precision += np.bincount(pattern.bias_index, c, pattern.unknowns)
             for sign, column in zip((-1.0, 1.0), pattern.border, strict=True):
                 border += sign * np.bincount(column, c, border.size).reshape(border.shape)
-        return precision, border
+        return precision, border, {}
 
     @cached_property
     def is_uneven(self) -> bool:
@@ -235,7 +240,7 @@ class Tail:
 
     def __init__(self, whole: Laplacian, begin: int) -> None:
         pattern, graph = whole.pattern, whole.pattern.graph
-        self.limits = pattern.limits
+        self.limits, self.kept = pattern.limits, whole.kept
         self.start = int(graph.starts[begin])
         nodes, contexts = graph.nodes - self.start, graph.contexts - begin
         rows = slice(int(pattern.row_starts[self.start]), None)
@@ -277,9 +282,12 @@ class Tail:
     def _joined(self, diagonal: Array) -> sparse.csr_array | Array:
         """H with another diagonal (m,)."""
         if self.is_full:
-            half, border = self.half.toarray(), self.border.toarray()
-            found = np.block([[-half - half.T, border], [border.T, np.zeros((border.shape[1],) * 2)]])
-            found[np.diag_indices_from(found)] += diagonal
+            if self.start not in self.kept:
+                half, border = self.half.toarray(), self.border.toarray()
+                whole = [[-half - half.T, border], [border.T, np.zeros((border.shape[1],) * 2)]]
+                self.kept[self.start] = np.block(whole)
+            found = self.kept[self.start].copy()
+            found[np.diag_indices_from(found)] = diagonal
             return found
         scores = sparse.diags_array(diagonal[: self.nodes]) - self.half - self.other_half
         biases = sparse.diags_array(diagonal[self.nodes :])

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
 from comparo.model.linalg.graph import ContextBatch, Pattern
-from comparo.model.linalg.laplacian import Laplacian, Tail
+from comparo.model.linalg.laplacian import Laplacian, Sums, Tail
 from comparo.rounding import TINY
 from comparo.types import Array
 
@@ -54,7 +54,7 @@ class System:
         return Laplacian(self.pattern, self.c, np.concatenate([own, self.ridge]), self._sums)
 
     @cached_property
-    def _sums(self) -> tuple[Array, Array]:
+    def _sums(self) -> Sums:
         return Laplacian.sums(self.pattern, self.c)
 
     def towards(self, ridge: float, expected: Array) -> Array:

@@ -510,7 +510,7 @@ def test_the_command_studies_a_users_own_set(command, folder):
     again = sweep(opened_again.recorded, [Way.of("win-ratio")], ["2n"], draws=5)
     assert float(rows[2][1]) == pytest.approx(100 * again.mean("win-ratio", "2n"))
     written = {path.name for path in (folder / "study").iterdir()}
-    tables = ("spearman", "pearson", "retention", "spearman_2n", "spearman_all")
+    tables = ("spearman", "pearson", "ndcg", "recall", "retention", "spearman_2n", "spearman_all")
     assert written == {f"{name}.{end}" for name in tables for end in ("md", "csv")} | {"efficiency.png"}
     assert (folder / "study" / "spearman.csv").read_text() == run.stdout
 

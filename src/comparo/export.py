@@ -1,4 +1,4 @@
-"""A run as files for other tools: its answers, and preference pairs for training.
+"""A run as files for other tools: its answers, preference pairs for training, and its ranking as a TREC run.
 
 Every pair of texts that was judged at least once is a candidate, in whichever orders and by however many voices. With
 p̄ the mean over voices of the answers in both orders together (`Comparisons.merge_orders`), and s the scores of the
@@ -9,10 +9,13 @@ run's ranking,
 the chosen text being that with the higher score. The scores rest on all comparisons of the run, and the margin is less
 noisy than the answers about this pair alone. A pair is left out as a tie where p̄ is ½ or the scores are equal, and as
 contradicted where p̄ and the scores name different winners.
+
+In a TREC run, a context is a query: each line holds `qid Q0 docid rank score tag`, separated by spaces.
 """
 
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +24,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from comparo.data.columns import Column, look_up
+from comparo.data.columns import Column, look_up, shown
 from comparo.data.comparisons import Comparisons
 from comparo.data.formats import split_ending, write_columns
 from comparo.data.grammar import check_one
@@ -39,8 +42,15 @@ from comparo.types import Array
 
 CONTEXT = "{context}"
 EQUAL = 1e-9  # probabilities or scores that differ by less are equal, such as p̄ and ½ for two opposite answers
-ExportFormat = Literal["csv", "parquet", "jsonl", "dpo"]
-ENDINGS: dict[ExportFormat, str] = {"csv": ".csv", "parquet": ".parquet", "jsonl": ".jsonl", "dpo": "-dpo.jsonl"}
+ExportFormat = Literal["csv", "parquet", "jsonl", "dpo", "trec"]
+ENDINGS: dict[ExportFormat, str] = {
+    "csv": ".csv",
+    "parquet": ".parquet",
+    "jsonl": ".jsonl",
+    "dpo": "-dpo.jsonl",
+    "trec": ".trec",
+}
+QUERY = "all"  # the query of a run without contexts
 
 
 @dataclass(frozen=True)
@@ -59,9 +69,10 @@ def export_run(
     format: ExportFormat | None = None,  # noqa: A002
     texts: bool = False,
     prompt: str = CONTEXT,
+    top: int | None = None,
     force: bool = False,
 ) -> Exported:
-    """Write the answers or the preference pairs of a run to a file for other tools (docs/runs.md).
+    """Write the answers, the preference pairs or the ranking of a run to a file for other tools (docs/runs.md).
 
     Parameters
     ----------
@@ -75,11 +86,15 @@ def export_run(
         - "csv", "parquet", "jsonl": the comparisons, a row per answer; `comparo.fit` reads them;
         - "dpo": preference pairs in lines of JSON: prompt, chosen, rejected, margin, p, answers and the ids. The margin
           is the difference of the scores in the run's ranking; ties, and pairs whose answers contradict the scores, are
-          left out (`comparo.export`).
+          left out (`comparo.export`);
+        - "trec": the ranking, best first, as ranx and trec_eval read it; a context is a query, and without contexts the
+          query is "all". Texts that were never compared are left out.
     texts
         Add the texts to the comparisons: first_text, second_text and context_text.
     prompt
         For "dpo": the prompt that both texts answer, where {context} is replaced by the text of their context.
+    top
+        For "trec": only so many of each query, the best.
     force
         Overwrite an existing file.
 
@@ -90,7 +105,7 @@ def export_run(
     Raises
     ------
     ValueError
-        If the file exists, or an option does not belong to the format.
+        If the file exists, an option does not belong to the format, or a name has white space in a TREC run.
     StoreError
         If the folder is not a run folder, or holds no answers.
 
@@ -111,13 +126,20 @@ def export_run(
     check_one("format", format, get_args(ExportFormat))
     if format != "dpo" and prompt != CONTEXT:
         raise ValueError(Message("{prompt} belongs to {format:'dpo'}; leave it out"))
-    if texts and format == "dpo":
+    if texts and format in ("dpo", "trec"):
         raise ValueError(Message("{texts} belongs to csv, parquet and jsonl; {format:'dpo'} always has them"))
+    if top is not None and (format != "trec" or top < 1):
+        raise ValueError(Message("{top} is a number from 1, and belongs to {format:'trec'}; leave it out"))
     folder = Path(run)
     path = Path(f"{folder.resolve().name}{ENDINGS[format]}") if out is None else Path(out)
     split_ending(path, [Path(f"run{ENDINGS[format]}").suffix])
     if (path.exists() or path.is_symlink()) and not force:
         raise ValueError(f"{path} exists already; " + Message("choose another {out}, or overwrite it by {force:True}"))
+    if format == "trec":
+        record = read_record(folder)
+        lines, unreached = trec_columns(record.ranking, top), len(record.ranking.solution.unreached)
+        write_columns(path, lines)
+        return Exported(path, {"texts": len(lines["qid"])}, f"{unreached:,} never compared" if unreached else "")
     if format == "dpo":
         columns, pairs = preference_columns(read_record(folder), prompt)
         write_columns(path, columns)
@@ -131,6 +153,26 @@ def export_run(
     write_columns(path, columns)
     failed = sum(one.failed for one in judgements)
     return Exported(path, {"comparisons": rows}, f"{failed:,} failed" if failed else "")
+
+
+def trec_columns(ranking: Ranking, top: int | None = None) -> dict[str, Column]:
+    """The columns of a TREC run, each query best first.
+
+    >>> from comparo import fit
+    >>> trec_columns(fit([("a", "b", 0.2)], "win-ratio"), top=1)
+    {'qid': ['all'], 'Q0': ['Q0'], 'docid': ['b'], 'rank': [1], 'score': [1.0], 'tag': ['comparo']}
+    """
+    found, places, rows = ranking.to_columns(), Counter[str](), []
+    queries = found.get("context", [QUERY] * len(found["item"]))
+    for query, item, score in zip(map(str, queries), map(str, found["item"]), found["score"], strict=True):
+        for name, remedy in ((query, "give each context a context_id without"), (item, "give it an id without")):
+            if len(name.split()) != 1:
+                raise ValueError(f"{shown(name)} has white space, which separates columns of a TREC run; {remedy}")
+        places[query] += 1
+        if top is None or places[query] <= top:
+            rows.append((query, "Q0", item, places[query], float(score), "comparo"))
+    names = ("qid", "Q0", "docid", "rank", "score", "tag")
+    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
 
 
 def comparison_columns(

@@ -12,6 +12,8 @@ of one context share texts.
 
 D_o and D_e are functions of sums of columns over pairs: a bootstrap sample is a weighted sum, with one multinomial
 count for all equal units.
+
+`ndcg` and `recall` say how well a ranking finds the best texts by true scores.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from comparo.data.comparisons import Comparisons
 from comparo.data.wordings import few
 from comparo.errors import ComparisonsError
 from comparo.ranking.self_consistency import NEAR
+from comparo.rounding import tied_places
 from comparo.types import Array, Mask, Seed, as_generator, check_level
 
 LEAST_PAIRS = 10  # pairs, or contexts, for an interval
@@ -152,6 +155,7 @@ def resampled(sums: Array, draws: int, rng: np.random.Generator) -> Array:
 
 DRAWS = 1000  # of the bootstrap: the ends of a 95% interval are then known to about 0.1 of its standard error
 CONTEXTS = 20  # fewest contexts for a bootstrap over contexts, else over pairs: with 12, intervals were too short
+BEST = 10  # k of nDCG and recall where no goal names another
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,3 +336,68 @@ def judge_code(comparisons: Comparisons, name: Any) -> int:
     raise ComparisonsError(
         f"{shown(name)} is not a judge of the comparisons; they are {few(map(shown, labels), like=shown(name))}"
     )
+
+
+def ndcg(scores: Array, truth: Array, k: int = BEST) -> Array:
+    """The normalised discounted cumulative gain of the first k of n texts, along the last axis.
+
+    With g_i = t_i − min t the gain of the text with the true score t_i, r_i its place by the scores, from 1, and DCG*
+    the DCG of the order by true scores,
+
+        nDCG@k = DCG / DCG*,    DCG = Σ_{r_i ≤ k} g_i / log₂(r_i + 1)
+
+    (Järvelin and Kekäläinen 2002, with linear gains as in trec_eval). Texts of equal score have the mean of their
+    places' discounts, the expectation over their orders. With fewer than k texts, all of them count.
+
+    Parameters
+    ----------
+    scores, truth
+        The scores of a ranking and true scores, of shapes (…, n) that numpy broadcasts.
+    k
+        How many places count.
+
+    Returns
+    -------
+    Array
+        Shape (…), from 0 to 1; NaN where all true scores are equal.
+
+    Examples
+    --------
+    >>> round(float(ndcg(np.array([3.0, 2.0, 1.0]), np.array([4.0, 1.0, 5.0]), k=2)), 3)
+    0.509
+    """
+    place, gain = np.arange(truth.shape[-1]), truth - np.min(truth, axis=-1, keepdims=True)
+    worth = np.where(place < k, 1.0 / np.log2(place + 2.0), 0.0)
+    found, most = (np.sum(gain * _expected(by, worth), axis=-1) for by in (scores, truth))
+    return np.asarray(np.divide(found, most, out=np.full(np.shape(found), np.nan), where=most > 0))
+
+
+def recall(scores: Array, truth: Array, k: int = BEST) -> Array:
+    """The share of the k best of n texts that are among the first k by the scores, along the last axis.
+
+    With t_(k) the k-th largest true score and r_i as in `ndcg`,
+
+        recall@k = #{i: t_i ≥ t_(k), r_i ≤ k} / k,
+
+    so that of texts that tie with the k-th best any may be found. Texts of equal score count by the share of their
+    orders that puts them among the first k. Parameters and result are as of `ndcg`, but the result is NaN where there
+    are at most k texts, which every ranking finds.
+
+    Examples
+    --------
+    >>> recall(np.array([3.0, 2.0, 1.0]), np.array([4.0, 1.0, 5.0]), k=2)
+    array(0.5)
+    """
+    if truth.shape[-1] <= k:
+        return np.full(np.broadcast(scores, truth).shape[:-1], np.nan)
+    found = _expected(scores, (np.arange(truth.shape[-1]) < k).astype(float))
+    return np.asarray(np.sum((truth >= np.sort(truth, axis=-1)[..., -k, None]) * found, axis=-1) / k)
+
+
+def _expected(scores: Array, worth: Array) -> Array:
+    """The `worth` (n,) of the place of each score, the highest first; equal scores have the mean of their places."""
+    order, first, last = tied_places(-scores)
+    total = np.concatenate([[0.0], np.cumsum(worth)])
+    found = np.empty(scores.shape)
+    np.put_along_axis(found, order, (total[last + 1] - total[first]) / (last + 1 - first), axis=-1)
+    return found

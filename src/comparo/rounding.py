@@ -67,6 +67,18 @@ def mean_ranks(values: Array) -> Array:
     >>> mean_ranks(np.array([0.5, 0.1, 0.5])).tolist()
     [2.5, 1.0, 2.5]
     """
+    order, first, last = tied_places(values)
+    ranks = np.empty(values.shape)
+    np.put_along_axis(ranks, order, (first + last) / 2 + 1, axis=-1)
+    return np.where(np.isnan(values).any(axis=-1, keepdims=True), np.nan, ranks)
+
+
+def tied_places(values: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """The order of values along the last axis, the lowest first, and the first and last place of each one's ties.
+
+    >>> [each.tolist() for each in tied_places(np.array([0.5, 0.1, 0.5]))]
+    [[1, 0, 2], [0, 1, 1], [0, 2, 2]]
+    """
     order = np.argsort(values, axis=-1, kind="stable")
     ordered = np.take_along_axis(values, order, axis=-1)
     begins = np.ones((*values.shape[:-1], values.shape[-1] + 1), dtype=bool)
@@ -74,6 +86,4 @@ def mean_ranks(values: Array) -> Array:
     place = np.arange(values.shape[-1])
     first = np.maximum.accumulate(np.where(begins[..., :-1], place, 0), axis=-1)
     last = np.minimum.accumulate(np.where(begins[..., 1:], place, place.size)[..., ::-1], axis=-1)[..., ::-1]
-    ranks = np.empty(values.shape)
-    np.put_along_axis(ranks, order, (first + last) / 2 + 1, axis=-1)
-    return np.where(np.isnan(values).any(axis=-1, keepdims=True), np.nan, ranks)
+    return order, first, last

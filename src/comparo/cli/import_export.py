@@ -73,9 +73,10 @@ def export_command(
     out: Path | None = None,
     texts: bool = False,
     prompt: Annotated[str, typer.Option("--dpo-prompt")] = CONTEXT,
+    top: groups.Count = None,
     force: bool = False,
 ) -> None:
-    """What a run found as a file for other tools: comparisons, or preference pairs to train on.
+    """What a run found as a file for other tools: comparisons, preference pairs to train on, or a TREC run.
 
     Prints the path. A preference pair is one that was judged, in any order and by any voice; its margin is the
     difference of the two scores in the run's ranking. Ties, and pairs whose answers contradict the scores, are left out
@@ -85,18 +86,20 @@ def export_command(
     ----------
     run : A run folder, such as comparo-runs/TIME-NAME.
     output : csv, parquet, jsonl: the comparisons, a row per answer, as comparo fit reads them. dpo: preference pairs to
-        train on, lines of JSON with prompt, chosen, rejected and margin. Default: by the ending of --out, or csv.
+        train on, lines of JSON with prompt, chosen, rejected and margin. trec: the ranking for ranx and trec_eval, a
+        context as a query. Default: by the ending of --out, or csv.
     out : The file. Default: the name of RUN, in the working folder.
     texts : Comparisons with the texts: first_text, second_text, context_text.
     prompt : For dpo: what both texts answer; {context} stands for the text of their context, as in 'Summarise:
         {context}'.
+    top : For trec: only the best so many of each query.
     force : Overwrite what is there.
 
     Examples
     --------
     `comparo export comparo-runs/20260301-120000-answers --format dpo --out pairs.jsonl`
     """
-    done = export_run(run, out, format=output, texts=texts, prompt=prompt, force=force)
+    done = export_run(run, out, format=output, texts=texts, prompt=prompt, top=top, force=force)
     rows = ", ".join(f"{count:,} {name}" for name, count in done.rows.items())
     say(f"{rows}; left out: {done.left_out}" if done.left_out else rows)
     print_text(f"{done.path}\n")

@@ -17,7 +17,7 @@ from comparo.studies.recorded import open_set
 from comparo.studies.sweep import Results, Way, sweep
 
 StudyFormat = Literal["table", "markdown", "csv"]
-Kind = Literal["spearman", "pearson", "retention"]
+Kind = Literal["spearman", "pearson", "ndcg", "recall", "retention"]
 
 
 def study_command(
@@ -63,8 +63,8 @@ def study_command(
     bias : How the position bias is taken out by methods that can, see comparo fit. May be repeated. Default: that of
         comparo fit.
     table : What to print: the Spearman or Pearson correlation with people's scores × 100, mean over contexts and
-        attributes ± standard deviation over draws; or retention, the share of the full set's correlation that is kept,
-        and the calls needed for 95% of it.
+        attributes ± standard deviation over draws; nDCG or recall of the ten best, likewise; or retention, the share of
+        the full set's correlation that is kept, and the calls needed for 95% of it.
     output : How to print the table.
     out : A folder for all tables, in all formats, and the figure.
     seed : The same seed gives the same study.
@@ -127,7 +127,7 @@ def _write(results: Results, folder: Path) -> None:
     """All tables in all formats, and the figure."""
     from comparo.studies.display import efficiency_figure
 
-    tables = {kind: _table(results, kind) for kind in ("spearman", "pearson", "retention")}
+    tables = {kind: _table(results, kind) for kind in get_args(Kind)}
     if len(results.attributes) > 1:
         tables |= {f"spearman_{calls}": attributes_table(results, calls) for calls in results.calls}
     folder.mkdir(parents=True, exist_ok=True)

@@ -289,7 +289,7 @@ def write_columns(path: str | os.PathLike[str], columns: Mapping[str, Column]) -
         raise ComparisonsError(f"{path} is a folder; name a file in it")
     if not path.parent.is_dir():
         raise ComparisonsError(f"the folder {path.parent} does not exist; create it first")
-    ending, compressed = split_ending(path, WRITTEN)
+    ending, compressed = split_ending(path, (*WRITTEN, *(".trec",) * ("Q0" in columns)))
     with (
         whole(path) as raw,
         gzip.GzipFile("", "wb", 6, raw, mtime=0) if compressed else nullcontext(raw) as file,
@@ -332,6 +332,11 @@ def _write_json_lines(file: BinaryIO, columns: Mapping[str, Column], _source: st
         file.write("".join(f"{line}\n" for line in objects).encode())
 
 
+def _write_trec(file: BinaryIO, columns: Mapping[str, Column], _source: str) -> None:
+    for rows in _chunks_of_rows(columns):
+        file.write("".join(" ".join(map(str, row)) + "\n" for row in rows).encode())
+
+
 def _write_parquet(file: BinaryIO, columns: Mapping[str, Column], source: str) -> None:
     library, data = parquet_library(source), io.BytesIO()
     try:
@@ -345,4 +350,5 @@ _WRITERS: dict[str, Callable[..., None]] = {
     ".csv": _write_csv,
     ".jsonl": _write_json_lines,
     ".parquet": _write_parquet,
+    ".trec": _write_trec,
 }

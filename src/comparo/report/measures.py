@@ -16,6 +16,7 @@ from comparo.analysis.correlations import mean_known, pearson, spearman, spearma
 from comparo.analysis.misfit import misfit
 from comparo.analysis.reliability import MEASURES, measured
 from comparo.data.run_folder import key_of
+from comparo.metrics import BEST, ndcg, recall
 from comparo.model.design import Design
 from comparo.model.estimators.panel_members import PanelMembers, fit_members
 from comparo.model.linalg.laplacian import Laplacian
@@ -167,7 +168,7 @@ class HumanAgreement:
 
     With several contexts, correlations are means over contexts with a bootstrap over contexts, and `x`, `y` are
     differences from the context's mean. `systems` is Spearman's correlation of each id's mean over contexts, None where
-    contexts share no ids.
+    contexts share no ids. `ndcg` and `recall` are those of the first `best` (`comparo.metrics`), means over contexts.
     """
 
     name: str
@@ -177,6 +178,9 @@ class HumanAgreement:
     spearman: Correlation
     pearson: Correlation
     systems: float | None
+    best: int
+    ndcg: float
+    recall: float
 
 
 def agreements(record: Record, shared: bool) -> list[HumanAgreement]:
@@ -203,7 +207,10 @@ def _agreement(record: Record, name: str, shared: bool) -> HumanAgreement | None
     ranked, linear = (_interval(mean_known(values), draws) for values, draws in zip(each, drawn, strict=True))
     if math.isnan(ranked.value):
         return None
-    return HumanAgreement(name, x, y, len(pairs), ranked, linear, _systems(record, human) if shared else None)
+    best = record.ranking.solution.best or BEST
+    found = [mean_known(np.array([of(a, b, best) for a, b in pairs])) for of in (ndcg, recall)]
+    systems = _systems(record, human) if shared else None
+    return HumanAgreement(name, x, y, len(pairs), ranked, linear, systems, best, *found)
 
 
 def bootstrap(x: Array, y: Array) -> Array:

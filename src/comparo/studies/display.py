@@ -16,6 +16,7 @@ import numpy as np
 
 from comparo.data.formats import csv_text
 from comparo.errors import pip_install
+from comparo.metrics import BEST
 from comparo.plots import plot_efficiency
 from comparo.studies.draws import ENOUGH
 from comparo.studies.sweep import Measure, Results, Way, deviation
@@ -118,7 +119,10 @@ def correlations_table(results: Results, measure: Measure = "spearman") -> Resul
     >>> correlations_table(results).csv()
     'method,4,4 ±,all = 6,all = 6 ±\\npoe-bt,100.0,0.0,100.0,0.0\\n'
     """
-    title = f"{measure.capitalize()} × 100, {', '.join(results.attributes)}, {results.draws} draws"
+    name = {"ndcg": f"nDCG@{BEST}", "recall": f"Recall@{BEST}"}.get(measure, measure.capitalize())
+    title = f"{name} × 100, {', '.join(results.attributes)}, {results.draws} draws"
+    if measure == "recall":
+        title += f", contexts of more than {BEST} texts"
     return _by_way(results, title, {heading(results, calls): (calls, measure) for calls in results.calls})
 
 

@@ -8,7 +8,7 @@ context, unless the method shares something between contexts, such as a position
 With a the method's and b people's scores of a context's items, centred, Pearson's correlation is Σab / √(Σa²·Σb²), and
 Spearman's the same of their ranks, ties at their mean rank. A cell has the mean over contexts in each draw; contexts in
 which people gave all items the same score are left out, and a method that gives all items the same score has
-correlation 0.
+correlation 0. nDCG@k and recall@k (`comparo.metrics`) have k = `BEST`; recall is the mean over contexts of more texts.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import numpy as np
 from comparo.analysis.correlations import pearson, spearman
 from comparo.data.comparisons import Comparisons
 from comparo.methods import ESTIMATES, Method, quiet_fit, usual_bias
+from comparo.metrics import BEST, ndcg, recall
 from comparo.model.estimators.baselines import PriorPairs
 from comparo.model.estimators.poe import Bias
 from comparo.ranking.ranking import Ranking
@@ -77,7 +78,7 @@ TOGETHER = 4_000_000  # most comparisons fitted at once
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """Spearman's and Pearson's correlation in each of S draws, shape (S,), each the mean over contexts.
+    """Spearman's and Pearson's correlation, nDCG and recall in each of S draws, (S,), each the mean over contexts.
 
     `by_context` (C,) is Spearman's in each context, mean over draws; NaN where people gave all items the same score.
     """
@@ -85,6 +86,8 @@ class Cell:
     spearman: Array
     pearson: Array
     by_context: Array
+    ndcg: Array = field(default_factory=lambda: np.empty(0))
+    recall: Array = field(default_factory=lambda: np.empty(0))
 
 
 def evaluate(draws: Draws, scorer: Fit) -> Cell:
@@ -125,7 +128,7 @@ def placed(recorded: Recorded, scored: Ranking, draws: int) -> Array:
 
 
 def correlate(recorded: Recorded, scores: Array) -> Cell:
-    """Spearman's and Pearson's correlation of `scores` (S, n) with people's, the mean over contexts `has_spread`: (S,).
+    """The agreement of `scores` (S, n) with people's, the mean over contexts `has_spread`, each (S,).
 
     >>> from comparo.studies.recorded import example
     >>> correlate(example(), np.array([[9.0, 1.0, 2.0], [0.0, 0.0, 0.0]])).spearman
@@ -135,7 +138,7 @@ def correlate(recorded: Recorded, scores: Array) -> Cell:
     columns = np.flatnonzero(usable)
     context = np.unique(recorded.context[columns], return_inverse=True)[1]
     sizes = np.bincount(context)
-    ranked, linear = np.empty((2, len(scores), len(sizes)))
+    ranked, linear, gained, found = np.empty((4, len(scores), len(sizes)))
     for size in np.unique(sizes).tolist():
         which = np.flatnonzero(sizes == size)
         members = columns[np.isin(context, which)].reshape(-1, size)
@@ -145,9 +148,12 @@ def correlate(recorded: Recorded, scores: Array) -> Cell:
         width = TIED * np.where(spread > 0, spread, 1.0)
         steps = np.round((one - one.min(axis=-1, keepdims=True)) / width)
         ranked[:, which] = np.nan_to_num(spearman(steps, other))
+        gained[:, which], found[:, which] = ndcg(steps, other), recall(steps, other)
     by_context = np.full(len(recorded.contexts), np.nan)
     by_context[recorded.has_spread] = np.mean(ranked, axis=0)
-    return Cell(np.mean(ranked, axis=1), np.mean(linear, axis=1), by_context)
+    large = found[:, sizes > BEST] if np.any(sizes > BEST) else found
+    ranks, lines, gains, shares = (np.mean(each, axis=1) for each in (ranked, linear, gained, large))
+    return Cell(ranks, lines, by_context, gains, shares)
 
 
 def deviation(values: Array) -> float:
@@ -155,7 +161,7 @@ def deviation(values: Array) -> float:
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
-Measure = Literal["spearman", "pearson"]
+Measure = Literal["spearman", "pearson", "ndcg", "recall"]
 Result = TypeVar("Result")
 
 BLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")

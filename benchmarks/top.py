@@ -1,6 +1,6 @@
 """The best few of many: the goal top-k against other ways to ask, at equal line-ups: docs/top.md.
 
-    python -m benchmarks.top [--runs 100] [--jobs 16] [--tables found large work]
+    python -m benchmarks.top [--runs 100] [--jobs 16] [--tables found large work first]
 
 True scores are normal with a standard deviation of 1.5. A judge orders the texts of a line-up by their scores plus
 Gumbel noise of scale 1. Reported is the share of the k best texts that are among the k found.
@@ -19,6 +19,8 @@ BlitzRank (arXiv 2602.05448): an order of k texts is a path in a graph of wins. 
 the fewest known losses, then the fewest known wins, by the transitive closure, and of texts that beat each other in
 circles only one. A text is settled where its relation to all others is known, and a run ends when the best k are. It
 has no use for more calls; here whole runs are repeated while calls are left, and their ranks averaged.
+
+The table `first` has the same with a first stage: numbers that correlate with the true scores by 0.7, −0.7 or not.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -69,29 +71,38 @@ class World:
         return len(top & true) / best
 
 
-def fitted(rows: Sequence[Row], texts: int) -> Array:
-    """The scores of all texts, 0 for those without an answer."""
+def fitted(rows: Sequence[Row], texts: int, first_stage: Array | None = None) -> Array:
+    """The scores of all texts; without a first stage, 0 for those without an answer."""
     data = Comparisons.from_rows(rows)
     codes = data.items.astype(np.int32)
-    doubt = Doubt(texts, 1)
+    doubt = Doubt(texts, 1, first_stage)
     doubt.learn(
         Comparisons(np.arange(texts), codes[data.first], codes[data.second], data.p, data.weight, lineup=data.lineup)
     )
     return doubt.scores
 
 
-def chosen(world: World, calls: Sequence[int], best: int, seed: int, strategy: str = "adaptive") -> list[float]:
-    """The share found by the line-ups that comparo chooses, at each number of calls."""
+def chosen(
+    world: World, calls: Sequence[int], best: int, seed: int, strategy: str = "adaptive", stage: float | None = None
+) -> list[float]:
+    """The share found by the line-ups that comparo chooses, at each number of calls.
+
+    `stage` is the correlation of a first stage with the true scores; None is without.
+    """
     texts = len(world.scores)
     goal = f"top-{best}" if strategy == "adaptive" else "ranking"
-    selector = LineupSelector(range(texts), SIZE, strategy=strategy, goal=goal, seed=seed)
+    x = None
+    if stage is not None:
+        noise = SPREAD * np.random.default_rng([seed, 1]).standard_normal(texts)
+        x = stage * world.scores + np.sqrt(1.0 - stage**2) * noise
+    selector = LineupSelector(range(texts), SIZE, strategy=strategy, goal=goal, first_stage=x, seed=seed)
     waiting, rows = list[list[Row]](), list[Row]()
     while len(rows) < max(calls):
         waiting.append(world.ask(selector.next(max(4, texts // (8 * SIZE)))))
         rows += waiting[-1]
         if len(waiting) > 1:
             selector.observe(waiting.pop(0))
-    return [world.found(fitted(rows[:number], texts), best) for number in calls]
+    return [world.found(fitted(rows[:number], texts, x), best) for number in calls]
 
 
 def sifted(world: World, calls: int, best: int, by_elbow: bool = False) -> Array:
@@ -163,15 +174,23 @@ WAYS: dict[str, Way] = {
     "random line-ups": partial(chosen, strategy="random"),
     "goal top-k": chosen,
 }
+STAGES: dict[str, Way] = {
+    "none": chosen,
+    "useful": partial(chosen, stage=0.7),
+    "useless": partial(chosen, stage=0.0),
+    "reversed": partial(chosen, stage=-0.7),
+}
 
 
 def one(way: str, texts: int, calls: Sequence[int], best: int, seed: int) -> list[float]:
-    return WAYS[way](World(texts, seed), calls, best, seed)
+    return (WAYS | STAGES)[way](World(texts, seed), calls, best, seed)
 
 
-def table(pool: ProcessPoolExecutor, texts: int, calls: Sequence[int], runs: int, best: int = BEST) -> None:
+def table(
+    pool: ProcessPoolExecutor, texts: int, calls: Sequence[int], runs: int, best: int = BEST, ways: Iterable[str] = WAYS
+) -> None:
     """The share found by each way at each number of calls."""
-    found = {way: np.array([*pool.map(partial(one, way, texts, calls, best), range(runs))]) for way in WAYS}
+    found = {way: np.array([*pool.map(partial(one, way, texts, calls, best), range(runs))]) for way in ways}
     show(f"{texts:,} texts, the best {best}, line-ups of {SIZE}", "calls", [f"{one:,}" for one in calls], found)
 
 
@@ -218,6 +237,9 @@ def main() -> None:
             table(pool, 1000, (125, 250, 500, 1000), max(1, given.runs // 2))
         if "large" in given.tables:
             table(pool, 10_000, (1250, 2500, 5000, 10_000), max(1, given.runs // 20))
+        if "first" in given.tables:
+            table(pool, 200, (25, 50, 100), given.runs, ways=STAGES)
+            table(pool, 1000, (125, 250, 500), max(1, given.runs // 4), ways=STAGES)
     if "work" in given.tables:
         for texts in (1000, 10_000):
             work(texts)

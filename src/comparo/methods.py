@@ -28,7 +28,7 @@ from comparo.model.observations import are_choices, mixes_kinds, pooled
 from comparo.model.solution import Solution
 from comparo.model.tuning import ENOUGH, FEW, LIMITS, WIDE, WIDER, Limits
 from comparo.ranking.consensus import check_validity, consensus
-from comparo.ranking.grouping import ControlNumbers, control_of, named_traits
+from comparo.ranking.grouping import ControlNumbers, control_of, named_traits, numbers_by_label
 from comparo.ranking.ranking import Ranking, ranking_of
 from comparo.ranking.scores import Estimand
 from comparo.ranking.votes import check_people, shared_ids
@@ -81,6 +81,7 @@ def fit(
     groups: Mapping[Any, Hashable] | Literal["items"] | None = None,
     features: Mapping[Any, Sequence[float]] | None = None,
     control: ControlNumbers | None = None,
+    first_stage: Mapping[Any, float] | None = None,
     people: Collection[Hashable] = (),
     estimate: Estimand = "judge",
     validity: float | None = None,
@@ -130,6 +131,9 @@ def fit(
         With prior "estimated", "mixed" and "panel": the control, as {"length": {"ana": "Once …"}}: a name, and for
         each item or pair (context, item) a number, or a text whose length is used. The ranking is not changed; its
         `controlled` is the ranking at equal length, and `control` the effect of length on a judge (docs/control.md).
+    first_stage
+        With prior "estimated", "mixed" and "panel": a number for each item or pair (context, item), such as its score
+        by a search engine. Its slope is estimated; the scores include its effect (docs/top.md).
     people
         With "panel": the judges that are people. They observe the consensus, without a taste of their own.
     estimate, validity
@@ -182,7 +186,8 @@ def fit(
     if people and method != "panel":
         raise ValueError(Message("{people} belong to {method:'panel'}; add that, or leave them out"))
     check_people(comparisons, people)
-    for name, given in (("groups", groups), ("features", features), ("control", control)):
+    covariates = {"groups": groups, "features": features, "control": control, "first_stage": first_stage}
+    for name, given in covariates.items():
         if prior != "estimated" and given is not None:
             needed = Message("{prior:'estimated'} and the methods mixed and panel; add one of them")
             raise ValueError(Message(f"{{{name}}} belongs to ") + needed)
@@ -214,6 +219,9 @@ def fit(
         estimator, wanted = ESTIMATORS["panel" if is_panel else "mixed"]
         group, features_of = named_traits(comparisons, groups, features)
         design = replace(design, groups=None if group is None else group[0], features=features_of)
+        if first_stage is not None:
+            labels = Graph.build(comparisons).labels(comparisons)
+            design = replace(design, first_stage=numbers_by_label("first_stage", first_stage, labels))
     options: dict[str, Any] = {"expert": expert, "prior": prior, "bias": bias, "is_scaled": prior_is_given}
     options |= {"people": people, "prior_pairs": prior_pairs}
 

@@ -218,12 +218,15 @@ class ScoreOptions(Options):
         share groups; or a consensus by the share of the judge's view of single texts that people share, such as 0.5.
     control : Control for length, markup, opening, a column of numbers, or what an audit found, by its folder; may be
         repeated.
+    first_stage : A column of numbers, such as the scores of a search engine, that the score of a text may follow
+        (docs/top.md).
     """
 
     plain: bool = False
     method: Method | str | None = field(default=None, metadata={"choices": METHODS})
     estimate: grammar.Estimand | float = field(default="auto", metadata={"read": grammar.read_estimate})
     control: str | Sequence[str] = field(default=(), metadata={"read": grammar.read_texts})
+    first_stage: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

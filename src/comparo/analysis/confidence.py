@@ -201,7 +201,8 @@ def _draws(ranking: Ranking) -> Iterator[ScoreDraws]:
     if panel is not None:
         return _estimated(ranking, panel.variance)
     if effects is not None:
-        return _estimated(ranking, effects.scores + (effects.groups or 0.0) + (effects.style or 0.0))
+        kinds = effects.scores, effects.groups, effects.style, effects.first_stage
+        return _estimated(ranking, sum(filter(None, kinds)))
     return _by_evidence(ranking)
 
 

@@ -82,7 +82,7 @@ class Items:
         context_id: str | None = None,
         group: str | None = None,
         scores: str | Sequence[str] | None = None,
-        numbers: Sequence[str] = (),
+        numbers: Sequence[str] | Mapping[str, str] = (),
         old: Items | None = None,
         has_images: bool = False,
     ) -> Items:
@@ -100,7 +100,8 @@ class Items:
         judge, `context_id` is its label; a context without one is its own label, shortened if it is long, and one that
         is a number is only a label. `group` is what items have in common, such as the system that wrote them. `scores`
         are chosen by name from the object `scores` of a row and the columns `score` and `score_…` (all of these if
-        None), or are any other columns. `numbers` are columns of numbers to control for. `old` are the items of a
+        None), or are any other columns. `numbers` are columns of numbers to control for, or for the option
+        that each is mapped to. `old` are the items of a
         run to which these are added: a context of `old` may get a single item, and its text may be missing.
         With `has_images`, .png and .jpg files of a folder are items too, for people to read.
 
@@ -124,11 +125,12 @@ class Items:
             labels, (codes,) = factorise(table, column["group"])
             shared = labels[codes]
         known = table.columns.get("anchor")
+        options = numbers if isinstance(numbers, Mapping) else dict.fromkeys(numbers, "control")
         return replace(
             _joined(table, column, old),
             texts=tuple(cleaned.get(row, text) for row, text in enumerate(texts)),
             scores=checked_scores(table, scores),
-            numbers=checked_numbers(table, numbers),
+            numbers=checked_numbers(table, options),
             anchor=None if known is None else column_of_numbers(table, "anchor", known, "anchors"),
             group=shared,
         )

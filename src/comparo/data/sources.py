@@ -250,15 +250,16 @@ def checked_scores(table: Table, chosen: str | Sequence[str] | None) -> dict[str
     return {name: column_of_numbers(table, *place) for name, place in found.items()}
 
 
-def checked_numbers(table: Table, chosen: Sequence[str]) -> dict[str, Array]:
-    """The columns of numbers (N,) that are chosen by name; every row must have one."""
+def checked_numbers(table: Table, chosen: Mapping[str, str]) -> dict[str, Array]:
+    """The columns of numbers (N,) by name, chosen by an option each; every row must have one."""
     found = {}
-    for name in chosen:
+    for name, option in chosen.items():
         if name not in table.columns:
-            raise no_column(table, name, "control")
-        found[name] = column_of_numbers(table, name, table.columns[name], "control")
+            raise no_column(table, name, option)
+        found[name] = column_of_numbers(table, name, table.columns[name], option)
         if (bad := np.flatnonzero(np.isnan(found[name]))).size:
-            raise table.error(bad, name, Message("there is no number; give every item one, or leave {control} out"))
+            remedy = Message(f"give every item one, or leave {{{option}}} out")
+            raise table.error(bad, name, "there is no number; " + remedy)
     return found
 
 

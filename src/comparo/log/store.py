@@ -276,11 +276,12 @@ def count_judgements(folder: Path) -> tuple[int, int]:
 
 
 def stored_items(folder: Path) -> Items:
-    """The items of a run folder, with the numbers that it controlled for; a StoreError where there are none."""
+    """The items of a run folder, with the numbers that its scores depend on; a StoreError where there are none."""
     with reading(folder) as connection:
         table = table_of_items(connection, str(folder))
     if not table.columns["id"]:
         raise StoreError(f"{folder} holds no items, so there is nothing to show; run the same command again")
-    held = read_configuration(folder).get("control") or {}
+    configuration = read_configuration(folder)
+    held = {**(configuration.get("control") or {}), **configuration.get("numbers", {})}
     numbers = {name: np.array(values, dtype=float) for name, values in held.items() if values is not None}
     return replace(Items.of(table, has_images=True), numbers=numbers)

@@ -1,4 +1,4 @@
-"""The covariates of the candidates: groups, features, and a control.
+"""The covariates of the candidates: groups, features, a first stage, and a control.
 
 A control is a number of each text, such as its length, whose effect is removed from the scores. If a judge prefers
 long texts, its view of candidate i is
@@ -13,6 +13,9 @@ with x the length (or another number) of the text. β has no prior, or the prior
 that wrote the texts): a group that writes well may also write at length. There x is split into its group mean b and the
 rest w, each with a coefficient: β is the coefficient of w, estimated within groups, and the coefficient of b is part of
 the group means. Style is orthogonalised to x by least squares, because letter sequences correlate with length.
+
+A first stage is a number x of each text too, but its effect stays in the scores: β·x, with β ~ N(0, ω²) and ω
+estimated, is where scores are expected to be, as by group and style. ω is 0 where x does not tell.
 """
 
 from __future__ import annotations
@@ -133,6 +136,7 @@ class Design:
     """The covariates of the n candidates, in the order of `Graph.build`.
 
     `groups` (n,) are numbered from 0, `features` are (n, D), and scores are estimated at equal values of `control`.
+    `first_stage` (n,) is a number of each candidate with which scores rise or fall, such as that of a search engine.
     With `is_biased`, γ of each context and judge is estimated with the scores.
 
     >>> Design(features=np.zeros((3, 1))).is_biased
@@ -143,6 +147,7 @@ class Design:
     features: Array | None = None
     control: Control | None = None
     is_biased: bool = True
+    first_stage: Array | None = None
 
 
 PLAIN = Design()
@@ -150,7 +155,8 @@ PLAIN = Design()
 
 @dataclass(frozen=True)
 class Shared:
-    """The `columns` QM (n, M) of the design, and their `kind` (M,), an index into `kinds` ("groups", "style").
+    """The `columns` QM (n, M) of the design, and their `kind` (M,), an index into `kinds` ("groups", "style",
+    "first_stage").
 
     Rows of one kind have a mean squared norm of about 1, so ω² is the variance of scores that the kind explains.
     Columns of the control come first: their kind is −1, and their coefficients have no prior. `held` (n, D) are the
@@ -177,12 +183,17 @@ class Shared:
         if control is not None:
             flat, held = control.columns(graph, group), graph.centre(control.values)
         if features is not None and features.shape[1]:
-            found["style"] = style = graph.centre(features)
-            if control is not None:  # residuals of style regressed on the control
-                found["style"] = style - flat @ np.linalg.lstsq(flat, style, rcond=None)[0]
+            found["style"] = graph.centre(features)
+        if design.first_stage is not None:
+            x = graph.centre(design.first_stage[:, None])
+            if np.std(x) > LEAST_VARIATION * np.max(np.abs(design.first_stage)):
+                found["first_stage"] = x / np.std(x)
+        if control is not None:  # residuals of the regression on the control
+            for kind in {*found} - {"groups"}:
+                found[kind] = found[kind] - flat @ np.linalg.lstsq(flat, found[kind], rcond=None)[0]
         columns = np.concatenate([flat, *found.values()], axis=1)
-        kind = np.repeat(np.arange(len(found)), [block.shape[1] for block in found.values()])
-        return cls(tuple(found), np.concatenate([np.full(flat.shape[1], -1), kind]), columns, held, group)
+        kinds = np.repeat(np.arange(len(found)), [block.shape[1] for block in found.values()])
+        return cls(tuple(found), np.concatenate([np.full(flat.shape[1], -1), kinds]), columns, held, group)
 
     @property
     def is_group(self) -> Mask:

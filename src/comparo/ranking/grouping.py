@@ -232,7 +232,7 @@ def _model(judged: Scores, group: Index, is_biased: bool) -> tuple[Solution, lis
 
 
 def _style(predicted: Predicted | None) -> Array | None:
-    """The style of each candidate, (n, D), that a ranking was fitted with."""
+    """The style and the first stage of each candidate, (n, D), that a ranking was fitted with."""
     if predicted is None:
         return None
     is_style = ~predicted.is_group & (predicted.variances.kind >= 0)

@@ -190,7 +190,8 @@ class Ranking(Scores, Tabular):
         if self.solution.expert is not None:
             document["dispersion"] = plain(self.solution.dispersion)
         if effects is not None:
-            names = ("scores", "groups", "style", "noise", "gap", "bias")
+            first = () if effects.first_stage is None else ("first_stage",)
+            names = ("scores", "groups", "style", *first, "noise", "gap", "bias")
             document["variances"] = {name: plain(getattr(effects, name)) for name in names}
         beside = {name: json_rows(table) for name, table in self.tables.items()}
         if self.grown is not None:

@@ -183,7 +183,10 @@ def pair_source(
         return systems.of_context(context, orders, rng, contrast, task.prompt.size), len(ids)
     strategy = task.strategy or "greedy"
     if task.prompt.size > 2:
-        return LineupSelector(ids, task.prompt.size, strategy=strategy, goal=task.goal, seed=rng), len(ids)
+        name, rows = task.first_stage, task.items.groups[context]
+        first_stage = None if name is None else task.items.numbers[name][rows]
+        prior: dict[str, Any] = {"goal": task.goal, "first_stage": first_stage}
+        return LineupSelector(ids, task.prompt.size, strategy=strategy, **prior, seed=rng), len(ids)
     options: dict[str, Any] = {"strategy": strategy, "orders": orders, "goal": task.goal, "contrast": contrast}
     new = len(ids) if task.growth is None else task.growth.new.get(context, 0)
     if task.growth is None or not is_begun or strategy == "random" or new > MOST_NEW:

@@ -52,11 +52,11 @@ class Fitting(FitOptions):
 
     The `estimate` is the judge's own ranking, a consensus with this `validity`, or "auto": a consensus where items have
     groups and variances are estimated. `control` names "length" or numbers of the items, which are controlled for in
-    `Ranking.controlled`. Without groups, a consensus shrinks scores to those that style predicts. Where the comparisons
-    contain no group twice, as those of one context may, the ranking is the judge's. With `votes` of people about some
-    of the items, `conclude` ranks as people would. Several voices `together` are people whose votes are pooled
-    (docs/vote.md). A run that has grown has a `past`: its ranking is on the scale of the first one.
-    `best` is k of the goal "top-k".
+    `Ranking.controlled`; `first_stage` names numbers that inform the scores. Without groups, a consensus shrinks scores
+    to those that style predicts. Where the comparisons contain no group twice, as those of one context may, the ranking
+    is the judge's. With `votes` of people about some of the items, `conclude` ranks as people would. Several voices
+    `together` are people whose votes are pooled (docs/vote.md). A run that has grown has a `past`: its ranking is on
+    the scale of the first one. `best` is k of the goal "top-k".
 
     >>> items = Items.of({"ana": "The cat sat.", "bo": "The cat sat!", "cy": "A dog ran."})
     >>> data = Comparisons.from_rows([("ana", "bo", 0.8), ("bo", "cy", 0.7)])
@@ -81,14 +81,20 @@ class Fitting(FitOptions):
         if self.estimate == "judge" and self.validity is not None:
             raise ValueError(Message("validity belongs to a consensus; leave it out, or use {estimate:'consensus'}"))
         is_consensus = self.estimate == "consensus" or self.validity is not None
-        for what, is_wanted in ((Message("{control}"), self.control), ("a consensus", is_consensus)):
+        covariates = {Message("{control}"): self.control, Message("{first_stage}"): self.first_stage}
+        for what, is_wanted in (covariates | {"a consensus": is_consensus}).items():
             if is_wanted and not self.pools:
                 needed = Message(" needs estimated variances; use {method:'mixed'} (panel for several voices) ")
                 raise ValueError(what + needed + Message("without {plain}"))
-        for term in self.control:
-            if not varies(self.items, term):
-                name = Term.of(term).name
-                raise ValueError(named("control", name) + ": all texts of a context are alike in it; leave it out")
+        terms = [("control", Term.of(term).name) for term in self.control]
+        if self.first_stage is not None:
+            if self.first_stage not in self.items.numbers:
+                missing = ": the items have no such numbers; name a column of their file"
+                raise ValueError(named("first_stage", self.first_stage) + missing)
+            terms.append(("first_stage", self.first_stage))
+        for option, name in terms:
+            if not varies(self.items, name):
+                raise ValueError(named(option, name) + ": all texts of a context are alike in it; leave it out")
         if is_consensus and self._groups is None and (self.estimate == "auto" or self._features is None):
             raise ValueError("a consensus needs texts that share a group; " + GROUPED)
 
@@ -161,7 +167,7 @@ class Fitting(FitOptions):
         if self.past is None or self._before is None:
             return ranking
         added = self.past.added(data)
-        alone = replace(self, past=None, control=(), votes=None)
+        alone = replace(self, past=None, control=(), first_stage=None, votes=None)
         return self.past.place(ranking, self._before, None if added is None else alone.rank(added))
 
     @cached_property
@@ -171,7 +177,8 @@ class Fitting(FitOptions):
             return None
         items = self.past.items
         votes = None if self.votes is None else votes_about(self.votes, items.labels)
-        return replace(self, items=items, past=None, control=(), votes=votes).conclude(self.past.data)
+        own = replace(self, items=items, past=None, control=(), first_stage=None, votes=votes)
+        return own.conclude(self.past.data)
 
     def weigh(self, data: Comparisons) -> Comparisons:
         """The comparisons with weights contrast^a, a estimated from the answers; the sum of weights is unchanged.
@@ -224,6 +231,9 @@ class Fitting(FitOptions):
         came = self._came(data)
         groups = self._groups if came is None else came
         shared: dict[str, Any] = {"groups": groups, "features": self._features, "control": self._control(data)}
+        if self.first_stage is not None:
+            values = self.items.numbers[self.first_stage].tolist()
+            shared["first_stage"] = dict(zip(self.items.labels, values, strict=True))
         ranking = quiet_fit(data, method, bias=self.bias, level=self.level, **shared)
         if came is not None:
             return with_solution(ranking, groups=None)

@@ -125,7 +125,7 @@ class LineupPlan:
         return replace(self.planned, prompt=self.planned.prompt.resized(k), panel=voices, **changes)
 
     def _pilot(self, k: int, items: Items) -> Task:
-        aside: dict[str, Any] = {"may_grow": False, "until": None, "votes": None, "control": ()}
+        aside: dict[str, Any] = {"may_grow": False, "until": None, "votes": None, "control": (), "first_stage": None}
         # In one order: more pairs, which tell noise from scores.
         return self._resized(k, items=items, budget=Budget.of(SHOWN // k), orders="one", **aside)
 

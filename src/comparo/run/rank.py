@@ -70,6 +70,10 @@ def rank(data: Any, options: RankOptions) -> Ranking:
         is estimated by default.
     control
         What `Ranking.controlled` controls for: "length", or the names of columns of numbers (docs/control.md).
+    first_stage
+        The name of a column of numbers with which scores rise or fall, such as those of a search engine: their slope,
+        which may be negative, is estimated from the answers. It also chooses line-ups for the goal "top-5"
+        (docs/top.md).
     lineup
         How many texts one call is about, 2 to 8 (docs/lineups.md): calls about four to six texts give more information
         per token than pairs. "auto" asks a few texts in pairs and in line-ups first, and takes the largest line-up with
@@ -128,8 +132,10 @@ def rank(data: Any, options: RankOptions) -> Ranking:
 
 
 def items_of(data: Any, options: RankOptions) -> Items:
-    """The texts to rank, with the columns to control for; they may join those of a run."""
-    storage, numbers = Storage.of(options.out), columns_in(audited_terms(options.control))
+    """The texts to rank, with the columns to control for and the first stage; they may join those of a run."""
+    storage, numbers = Storage.of(options.out), dict.fromkeys(columns_in(audited_terms(options.control)), "control")
+    if options.first_stage is not None:
+        numbers[options.first_stage] = "first_stage"
     old = items_before(storage.out, storage.link, storage.fresh)
     items = Items.of(data, **part(options, ColumnOptions), numbers=numbers, old=old)
     if len({*items.anchors.values(), *(old.anchors.values() if old else ())}) == 1:

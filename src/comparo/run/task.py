@@ -166,6 +166,8 @@ class Task(TaskOptions):
             found["pairs"] = "by contrast"
         if audition:
             found["audition"] = audition
+        if self.first_stage is not None and self.prompt.size > 2 and best_of(self.goal) is not None:
+            found["first_stage"] = self.first_stage
         return found
 
     @cached_property
@@ -179,7 +181,7 @@ class Task(TaskOptions):
         """The other contents of run.json: how and with which versions the run was started."""
         packages = {name: version(name) for name in ("comparo", "numpy", "scipy")}
         wordings = dict.fromkeys(str(voice.prompt.wording) for voice in self.voices)
-        control = {}
+        control, first = {}, self.first_stage
         for term in self.control:
             numbers = self.items.numbers.get(Term.of(term).name)
             control[term] = None if numbers is None else numbers.tolist()
@@ -188,6 +190,7 @@ class Task(TaskOptions):
             "wording": ", ".join(wordings) if self.prompt.wording else None,
             **{each.name: getattr(self, each.name) for each in fields(TaskOptions) if "identity" not in each.metadata},
             "control": control,
+            **({} if first is None else {"numbers": {first: self.items.numbers[first].tolist()}}),
             "votes": None if self.votes is None else len(self.votes),
             "ahead": self.ahead,
             **({"alike": self.expense.alike} if self.is_panel else {}),

@@ -1,7 +1,7 @@
 """The goal top-k in line-ups: a text is asked about as long as it is open whether it is among the best k.
 
-Scores have a prior N(0, σ²), and answers the likelihood of Bradley and Terry or of Plackett and Luce. With s_i a score
-and v_i its variance,
+Scores have a prior N(b·x_i, σ²), and answers the likelihood of Bradley and Terry or of Plackett and Luce. x is a first
+stage, 0 where there is none, and b ~ N(0, σ²) is estimated with the scores. With s_i a score and v_i its variance,
 
     P_i = Φ(z_i),    z_i = (s_i − t)/√v_i,    t such that Σ P_i = k,
 
@@ -52,15 +52,18 @@ class Doubt:
     ([0.7, 0.0, 0.1, 0.1], 1.0)
     """
 
-    def __init__(self, items: int, top: int) -> None:
-        self.top = top
+    def __init__(self, items: int, top: int, first_stage: Array | None = None) -> None:
+        self.top, self.x, self.slope = top, np.zeros(items), 0.0
+        if first_stage is not None and np.ptp(first_stage) > 0:
+            self.x = (first_stage - np.mean(first_stage)) / np.std(first_stage)
         self.scores, self.dispersion = np.zeros(items), 1.0
         self.chance, self.weight = np.full(items, top / items), np.ones(items)
 
     def learn(self, answers: Comparisons) -> None:
         """Fit scores, and the dispersion of soft answers; the items of `answers` are the codes 0…N − 1."""
         graph = Graph.build(answers)
-        pattern, scores, whole = Pattern(graph), self.scores[graph.item], answers.weights
+        pattern, whole = Pattern(graph), answers.weights
+        scores, x = self.scores[graph.item], self.x[graph.item]
         for _ in range(STEPS):
             d = scores[graph.first] - scores[graph.second]
             told = whole if answers.lineup is None else luce_weights(answers.lineup, answers.p, whole, d)
@@ -68,7 +71,14 @@ class Doubt:
             slope, curvature = told * (answers.p - chance), told * chance * (1.0 - chance)
             ridge = np.full(graph.nodes, self.dispersion / SPREAD**2)
             laplacian = Laplacian(pattern, curvature[pattern.order], ridge)
-            step = laplacian.solve(pattern.gather(slope[pattern.order]) - ridge * scores, ACCURACY)
+            pull = pattern.gather(slope[pattern.order])
+            step = laplacian.solve(pull - ridge * (scores - self.slope * x), ACCURACY)
+            if x.any():
+                felt = pattern.gather((curvature * (x[graph.first] - x[graph.second]))[pattern.order])
+                less = laplacian.solve(felt, ACCURACY)  # the decrease of δ = s − b·x by a unit of b
+                left = x @ pull - ridge[0] * self.slope - felt @ step
+                moved = left / (ridge[0] + felt @ (x - less))
+                self.slope, step = self.slope + moved, step + moved * (x - less)
             scores = scores + np.clip(step, -LONGEST, LONGEST)
             if np.max(np.abs(step)) < NEAR:
                 break

@@ -49,6 +49,7 @@ class LineupSelector:
     strategy : "random" deals all texts once before any is repeated, the first time in a chain that connects them;
         "greedy" uses the line-ups asked so far; "adaptive" also the answers. Above `MANY` texts all are "random".
     goal : "ranking" or "top-5", as of `Selector`.
+    first_stage : A number of each item, (N,), that its score may follow; used for a goal top-k.
     seed : A whole number or a generator. The same seed and the same answers give the same line-ups.
 
     Examples
@@ -66,16 +67,19 @@ class LineupSelector:
         *,
         strategy: str = "greedy",
         goal: str = DEFAULT_GOAL,
+        first_stage: Array | None = None,
         seed: Seed = None,
     ) -> None:
         if not 3 <= size <= len(items):
             raise ValueError(f"a line-up of {size} texts needs that many items, and 3 at least; there are {len(items)}")
         self.rng = as_generator(seed)
         names = list(items)
-        self._items = [names[number] for number in self.rng.permutation(len(names)).tolist()]
+        order = self.rng.permutation(len(names))
+        self._items = [names[number] for number in order.tolist()]
         self.size, self.strategy = size, strategy
         top = top_of(goal, len(names), strategy)
-        self._doubt = None if top is None else Doubt(len(names), top)
+        prior = None if first_stage is None else first_stage[order]
+        self._doubt = None if top is None else Doubt(len(names), top, prior)
         self._place = {item: code for code, item in enumerate(self._items)}
         self._slots = np.zeros((len(names), size))  # number of times each text was in each slot
         self._is_linked = False

@@ -145,15 +145,15 @@ class Predicted:
 class Effects:
     """Estimated variances, in the square of a score's unit, and the means that scores are shrunk towards.
 
-    `scores` is the variance of candidates around their prediction by group and style; `groups` and `style` are the
-    variances of the predictions, if any; `bias` is that of γ between contexts, if there are several, and `bias_error`
-    the standard error of the mean γ. `bias_variance` (C, J) is the posterior variance of each γ of choices, and `equal`
-    the posterior probability that all texts are equal. `noise` is the variance of one comparison around the difference
-    of its scores. `mean` (n,) is the prediction for each candidate. The uncertainty of the predictions adds
-    spread·between·spreadᵀ to H⁻¹, with `spread` (n, M) and `between` (M, M). `group` (n,) is the number of each
-    candidate's group, and `columns` (n, M′) are the features with which mean = columns·θ; the first M′ of `between` are
-    Cov(θ)/φ. `predicted` computes group means. `gap` is the distance of two peaks of the scores, None where they have
-    one; `scores` includes the variance between the peaks.
+    `scores` is the variance of candidates around their prediction by group, style and first stage; `groups`, `style`
+    and `first_stage` are the variances of the predictions, if any; `bias` is that of γ between contexts, if there are
+    several, and `bias_error` the standard error of the mean γ. `bias_variance` (C, J) is the posterior variance of each
+    γ of choices, and `equal` the posterior probability that all texts are equal. `noise` is the variance of one
+    comparison around the difference of its scores. `mean` (n,) is the prediction for each candidate. The uncertainty of
+    the predictions adds spread·between·spreadᵀ to H⁻¹, with `spread` (n, M) and `between` (M, M). `group` (n,) is the
+    number of each candidate's group, and `columns` (n, M′) are the features with which mean = columns·θ; the first M′
+    of `between` are Cov(θ)/φ. `predicted` computes group means. `gap` is the distance of two peaks of the scores, None
+    where they have one; `scores` includes the variance between the peaks.
     """
 
     dispersion: float
@@ -170,6 +170,7 @@ class Effects:
     equal: float = 0.0
     groups: float | None = None
     style: float | None = None
+    first_stage: float | None = None
     predicted: Predicted | None = None
     gap: float | None = None
 

@@ -170,9 +170,11 @@ def column_of_role(table: Table, role: str, name: str | None) -> str | None:
 
 def no_column(table: Table, name: str, role: str) -> ComparisonsError:
     """The error for a column that is missing, with the columns that are there."""
+    option = f"columns.{role}" if role in ("id", "text", "context_id") else role
     return ComparisonsError(
         f"{table.source or 'the data'}: there is no column {name!r}; the columns are "
-        f"{', '.join(chain(table.columns, table.others)) or 'none'}. Name the right one with {role}='NAME'"
+        f"{', '.join(chain(table.columns, table.others)) or 'none'}. "
+        + Message(f"Name the right one with {{{option}:'NAME'}}")
     )
 
 

@@ -1,6 +1,6 @@
 """The best few of many: the goal top-k against other ways to ask, at equal line-ups: docs/top.md.
 
-    python -m benchmarks.top [--runs 100] [--jobs 16] [--tables found large work first]
+    python -m benchmarks.top [--runs 100] [--jobs 16] [--tables found large until work first] [--picture top.png]
 
 True scores are normal with a standard deviation of 1.5. A judge orders the texts of a line-up by their scores plus
 Gumbel noise of scale 1. Reported is the share of the k best texts that are among the k found.
@@ -21,6 +21,9 @@ circles only one. A text is settled where its relation to all others is known, a
 has no use for more calls; here whole runs are repeated while calls are left, and their ranks averaged.
 
 The table `first` has the same with a first stage: numbers that correlate with the true scores by 0.7, −0.7 or not.
+
+The table `until` has whole runs of `comparo rank --until 0.9` of 60 texts, with the same scores: of those that stopped
+by it, the mean share found, and of those that did not.
 """
 
 from __future__ import annotations
@@ -31,14 +34,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
 from scipy.stats import rankdata
 
-from comparo import Comparisons
+from comparo import Comparisons, load_judge
+from comparo.analysis.confidence import top_share
 from comparo.data.prompts import Rest
+from comparo.run.rank import prepare_rank
 from comparo.selection.doubt import Doubt
 from comparo.selection.lineups import LineupSelector
 from comparo.types import Array
@@ -205,6 +210,55 @@ def show(title: str, corner: str, head: Sequence[object], found: Mapping[str, Ar
         print(f"| {way} | " + " | ".join(cells) + " |", flush=True)
 
 
+def stopped(answers: str, size: int, best: int, seed: int, texts: int = 60) -> tuple[bool, int, float, float]:
+    """Whether a run stopped by its target, its calls, and the share of the best that it found and said."""
+    world = World(texts, seed)
+    scores = dict(enumerate(world.scores.tolist()))
+    judge = load_judge(f"simulated/{answers}", scores=scores, noise=float(answers == "soft"), seed=seed)
+    how = {"judge": judge, "lineup": size, "goal": f"top-{best}", "until": 0.9, "budget": "30n" if size == 2 else "8n"}
+    plan = prepare_rank({item: f"text {item}" for item in scores}, "better", seed=seed, **how)
+    ranking = plan.run()
+    assert plan.loop is not None
+    is_sure = all(rounds.is_sure for rounds in plan.loop.contexts.rounds.values())
+    got = np.zeros(texts)
+    got[ranking.items.tolist()] = ranking.scores
+    return is_sure, plan.loop.progress.answered, world.found(got, best), float(top_share(ranking, best)[0])
+
+
+def until(pool: ProcessPoolExecutor, runs: int) -> None:
+    print(f"\n# 60 texts, --until 0.9, {runs} runs: mean ± standard error\n")
+    print("| answers | texts a call | k | runs | calls | said | found |")
+    print("| --- | --- |" + " ---: |" * 5)
+    for answers, size, best in product(("soft", "hard"), (SIZE, 2), (1, 5, 10, 50)):
+        found = [*pool.map(partial(stopped, answers, size, best), range(runs))]
+        for is_sure in (True, False):
+            if rows := [row for row in found if row[0] == is_sure]:
+                _, calls, share, said = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+                error = np.std(share) / np.sqrt(len(rows))
+                what = f"{len(rows)} {'stopped' if is_sure else 'did not stop'}"
+                mean = f"{np.mean(calls):.0f} | {np.mean(said):.3f} | {np.mean(share):.3f} ± {error:.3f}"
+                print(f"| {answers} | {size} | {best} | {what} | {mean} |", flush=True)
+
+
+def picture(pool: ProcessPoolExecutor, path: str, runs: int, texts: int = 200) -> None:
+    """Draw the share found against the calls, with a band of two standard errors."""
+    from matplotlib.figure import Figure
+
+    calls = (25, 50, 75, 100, 150, 200, 300, 400)
+    figure = Figure(figsize=(7, 3.6))
+    axes = figure.subplots()
+    for way, color in {"goal top-k": "#1f77b4", "random line-ups": "#888888", "SiftRank, halves": "#d62728"}.items():
+        values = np.array([*pool.map(partial(one, way, texts, calls, BEST), range(runs))])
+        mean, error = np.mean(values, axis=0), 2.0 * np.std(values, axis=0) / np.sqrt(runs)
+        axes.fill_between(calls, mean - error, mean + error, color=color, alpha=0.15, linewidth=0)
+        axes.plot(calls, mean, color=color, marker="o", markersize=4, label=way.replace("top-k", f"top-{BEST}"))
+    axes.set(xlabel=f"calls about {SIZE} of {texts} texts each", ylabel=f"share of the best {BEST} found", ylim=(0, 1))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, loc="lower right")
+    figure.savefig(path, dpi=90, bbox_inches="tight")
+
+
 def work(texts: int, looks: int = 4) -> None:
     """Seconds of comparo's own computing per call, and of one fit of all answers."""
     world = World(texts, 0)
@@ -230,8 +284,14 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--tables", nargs="+", default=["found", "large", "work"])
+    parser.add_argument("--picture", help="draw the share found by 200 texts into this file, and nothing else")
     given = parser.parse_args(sys.argv[1:] if sys.argv[0].endswith("top.py") else [])
     with ProcessPoolExecutor(given.jobs) as pool:
+        if given.picture:
+            picture(pool, given.picture, given.runs)
+            return
+        if "until" in given.tables:
+            until(pool, given.runs)
         if "found" in given.tables:
             table(pool, 200, (50, 100, 200, 400), given.runs)
             table(pool, 1000, (125, 250, 500, 1000), max(1, given.runs // 2))

@@ -1,5 +1,6 @@
 """How sure a ranking is as a whole, against how good it truly is."""
 
+import re
 import warnings
 
 import numpy as np
@@ -11,6 +12,7 @@ from comparo import Comparisons, fit, load_judge, rank
 from comparo.analysis.confidence import expected_spearman, top_probability, top_share
 from comparo.analysis.sequential import chance_notes, log_evidence
 from comparo.model.likelihoods import Gaussian, StudentT
+from comparo.ranking.display import best_sentence
 from comparo.rounding import mean_ranks
 from inside import LIMITS, Limits, nodes_of
 from oracle import simulate
@@ -269,14 +271,18 @@ def test_the_share_of_the_best_is_between_the_chances_of_all_and_of_any():
 
 @pytest.mark.long
 @pytest.mark.statistical
-@pytest.mark.parametrize(("items", "k", "budget"), [(60, 10, "100%"), (100, 50, "60n")])
-def test_a_run_that_stops_at_a_share_of_the_best_has_found_it(items, k, budget):
+@pytest.mark.parametrize(
+    ("items", "k", "budget", "lineup", "answers"),
+    [(60, 10, "100%", 2, "soft"), (100, 50, "60n", 2, "soft"), (60, 5, "8n", 8, "soft"), (40, 5, "8n", 8, "hard")],
+)
+def test_a_run_that_stops_at_a_share_of_the_best_has_found_it(items, k, budget, lineup, answers):
     shares = []
     for seed in range(24):
         scores = dict(enumerate(1.5 * np.random.default_rng([7, seed]).standard_normal(items)))
         rows = [{"id": item, "text": f"text {item}"} for item in scores]
-        asked = load_judge("simulated/soft", scores=scores, noise=1.0, seed=seed)
-        ranking = rank(rows, "better", judge=asked, goal=f"top-{k}", until=0.9, budget=budget, seed=seed)
+        asked = load_judge(f"simulated/{answers}", scores=scores, noise=float(answers == "soft"), seed=seed)
+        how = {"goal": f"top-{k}", "until": 0.9, "budget": budget, "lineup": lineup, "seed": seed}
+        ranking = rank(rows, "better", judge=asked, **how)
         best = set(sorted(scores, key=scores.get)[-k:])
         shares.append(len(best.intersection(list(ranking)[:k])) / k)
     assert np.mean(shares) > 0.9 - 2.0 * np.std(shares) / np.sqrt(len(shares))
@@ -312,3 +318,29 @@ def test_coins_are_told_from_judges_that_read(kind, lineup, calls):
     """Of 30 texts, from two looks per text in line-ups on; pairs need more, because the first of them form no loop."""
     assert said_by_chance(COINS[kind], lineup, calls, 20) >= 0.7
     assert said_by_chance(READERS[kind], lineup, calls, 20) <= 0.05
+
+
+@pytest.mark.long
+@pytest.mark.statistical
+def test_about_as_many_calls_as_said_settle_half_of_the_open_texts():
+    """The best 5 of 40 after 20 line-ups of eight, and after half and twice as many more as `best_sentence` says."""
+    settled = {0.5: [], 2.0: []}
+    for seed in range(12):
+        scores = dict(enumerate(1.5 * np.random.default_rng([8, seed]).standard_normal(40)))
+        asked = load_judge("simulated/soft", scores=scores, noise=1.0, seed=seed)
+
+        def ranked_by(calls, scores=scores, asked=asked, seed=seed):
+            how = {"judge": asked, "goal": "top-5", "lineup": 8, "budget": calls, "seed": seed}
+            return rank({item: f"text {item}" for item in scores}, "better", **how)
+
+        ranking = ranked_by(20)
+        is_open = dict(zip(ranking.to_columns()["item"].tolist(), ranking.to_columns()["p_best"], strict=True))
+        is_open = {item for item, chance in is_open.items() if 0.05 < chance < 0.95}
+        if not is_open:
+            continue
+        more = int(re.search(r"about ([\d,]+) more", best_sentence(ranking))[1].replace(",", ""))
+        for times in settled:
+            columns = ranked_by(20 + round(times * more)).to_columns()
+            later = dict(zip(columns["item"].tolist(), columns["p_best"], strict=True))
+            settled[times].append(np.mean([not 0.05 < later[item] < 0.95 for item in is_open]))
+    assert np.mean(settled[0.5]) < 0.5 < np.mean(settled[2.0]), settled

@@ -392,6 +392,21 @@ def test_in_the_goal_of_the_best_what_waits_counts_as_asked():
     assert np.count_nonzero(counts) >= 8
 
 
+def test_a_run_for_the_best_learns_soon_however_many_calls_its_judge_takes_at_once():
+    """In rounds as large as the judge takes, the best are found no more often than by random line-ups."""
+    found = {"adaptive": 0, "random": 0}
+    for seed in range(6):
+        scores = dict(enumerate(1.5 * np.random.default_rng([5, seed]).standard_normal(96)))
+        judge = load_judge("simulated/soft", scores=scores, noise=1.0, seed=seed)
+        assert judge.ahead == 64
+        for strategy in found:
+            how = {"judge": judge, "lineup": 8, "budget": 48, "strategy": strategy, "seed": seed}
+            goal = {"goal": "top-5"} if strategy == "adaptive" else {}
+            ranking = comparo.rank({item: f"text {item}" for item in scores}, "better", **how, **goal)
+            found[strategy] += len(set(sorted(scores, key=scores.get)[-5:]).intersection(list(ranking)[:5]))
+    assert found["adaptive"] >= found["random"] + 4, found
+
+
 def test_a_goal_of_the_best_asks_about_those_near():
     scores = dict(zip("abcdefghijklmnop", np.linspace(3, -3, 16), strict=True))
     judge = load_judge("simulated/soft", scores=scores, noise=0.3)

@@ -391,7 +391,7 @@ def test_what_is_not_said_is_the_shared_default() -> None:
         lambda rng: greedy_pairs(9, 20, rng).tolist(),
         lambda rng: random_pairs(9, 20, seed=rng).tolist(),
         lambda rng: in_one_order(np.array([[0, 1], [2, 3], [4, 5], [6, 7]]), 8, seed=rng).tolist(),
-        lambda rng: plan(6, draws=2, seed=rng).spearman.tolist(),
+        lambda rng: plan(6, draws=2, seed=rng).reached.tolist(),
     ],
 )
 def test_a_seed_is_as_good_as_its_generator(choose: Any) -> None:

@@ -16,6 +16,7 @@ from comparo.data.formats import csv_text
 from comparo.data.items import Items, read_items
 from comparo.data.sheets import read_several, write_sheets
 from comparo.data.text_features import contrasts
+from comparo.data.wordings import LETTERS
 from comparo.log.rows import as_objects
 from comparo.ranking.tabular import json_rows
 from comparo.selection.designs import DEFAULT_GOAL, DEFAULT_ORDERS, Orders, Strategy
@@ -33,7 +34,9 @@ class SimulationFlags:
     Parameters
     ----------
     accuracy : How often the judge prefers the better of two random items; a coin has 0.5.
-    target : The Spearman correlation with the true ranking that is wanted, below 1.
+    target : What is wanted, below 1: the Spearman correlation with the true ranking; with --goal top-K, the expected
+        share of the best K that are right, as --until of comparo rank.
+    lineup : How many texts a call is about, 2 to 8 (docs/lineups.md).
     answers : soft: the judge gives probabilities. hard: it only says which is better.
     bias : What is added to every logit: above 0 it favours the text shown first. Default: 0
     draws : Simulated runs. Default: 8 to 100, the fewer the more items.
@@ -41,6 +44,7 @@ class SimulationFlags:
 
     accuracy: float = 0.75
     target: float = 0.9
+    lineup: Annotated[int, typer.Option(min=2, max=len(LETTERS))] = 2
     answers: Answers = "soft"
     bias: float | None = None
     draws: Count = None
@@ -60,7 +64,6 @@ class NextPairs:
         `comparo fit` reads them when they are filled in. A sheet with answers is not overwritten.
     out : The folder of the sheets.
     twice : For --for: the share of the pairs that two judges get, to see if they agree.
-    goal : ranking, or top-K (such as top-5) to find only which items are the best K.
     """
 
     calls: Annotated[int | None, typer.Option("--next", min=1)] = None
@@ -69,7 +72,6 @@ class NextPairs:
     sheet: bool = False
     out: Path = SHEETS
     twice: Annotated[float, typer.Option(min=0, max=1)] = TWICE
-    goal: str = DEFAULT_GOAL
 
 
 def plan_command(
@@ -77,6 +79,7 @@ def plan_command(
     simulated: SimulationFlags,
     pairs: NextPairs,
     columns: ColumnFlags,
+    goal: str = DEFAULT_GOAL,
     strategy: Strategy | None = None,
     orders: Orders | None = None,
     seed: SeedFlag = 0,
@@ -84,8 +87,8 @@ def plan_command(
 ) -> None:
     """How many calls a ranking will take, by simulation; or, by --next, which pairs to ask. No judge is asked.
 
-    Prints what more and more calls per item reach: the mean Spearman correlation with the true ranking, and between
-    which values eight of ten runs are.
+    Prints what more and more calls per item reach: the mean Spearman correlation with the true ranking (with --goal
+    top-K, the expected share of the best K that are right), and between which values eight of ten runs are.
 
     With --next, prints rows first, second (and context): show the first item first, ask which is better, and add the
     answer as p to a file given by --asked. With --for, the rows also name a judge; with --sheet, each judge gets a
@@ -97,6 +100,7 @@ def plan_command(
         column id (or the first column), a .txt file with one item per line, a folder of .txt or .md files, or a run
         folder. With a column context, pairs are chosen in every context; with a column text, those come first whose
         texts differ most.
+    goal : ranking, or top-K (such as top-5) to find only which items are the best K.
     strategy : greedy: where the fewest comparisons connect, independent of the answers. adaptive: where the scores are
         least certain after the answers so far. random: any pairs that connect all items. Default: greedy, and adaptive
         for a goal top-K
@@ -107,13 +111,16 @@ def plan_command(
 
     Examples
     --------
-    `comparo plan 200 --accuracy 0.75 --target 0.9`; `comparo plan items.csv --asked comparisons.csv --next 50 >
-    pairs.csv`; `comparo plan essays --next 60 --for ana,bo --sheet`
+    `comparo plan 200 --accuracy 0.75 --target 0.9`; `comparo plan 200 --goal top-10 --lineup 8`;
+    `comparo plan items.csv --asked comparisons.csv --next 50 > pairs.csv`;
+    `comparo plan essays --next 60 --for ana,bo --sheet`
     """
     if pairs.calls is not None:
         if output not in (None, "csv", "jsonl"):
             raise ValueError(f"--next prints pairs as csv or jsonl, not {output}; leave --format out")
-        _choose(Path(items), pairs, columns, strategy, orders, seed, output == "jsonl")
+        if simulated.lineup != 2:
+            raise ValueError("--next chooses pairs; leave --lineup out")
+        _choose(Path(items), pairs, columns, goal, strategy, orders, seed, output == "jsonl")
         return
     if given := [each.name for each in fields(NextPairs) if getattr(pairs, each.name) != each.default]:
         flag = {"judges": "for"}.get(given[0], given[0])
@@ -123,37 +130,41 @@ def plan_command(
     if output == "jsonl":
         raise ValueError("--format jsonl is for pairs, by --next; choose table, csv or json")
     how = orders or DEFAULT_ORDERS
-    found = plan(int(items), strategy=strategy, orders=how, seed=seed, **vars(simulated))
-    _print(found, output or "table", simulated.accuracy, how)
+    found = plan(int(items), goal=goal, strategy=strategy, orders=how, seed=seed, **vars(simulated))
+    _print(found, output or "table", simulated, how)
 
 
-def _print(found: CallPlan, output: PlanFormat, accuracy: float, orders: Orders) -> None:
+def _print(found: CallPlan, output: PlanFormat, simulated: SimulationFlags, orders: Orders) -> None:
     columns = found.to_columns()
-    head = {"items": found.items, "accuracy": accuracy, "target": found.target, "calls": found.calls}
+    head = {"items": found.items, "accuracy": simulated.accuracy, "target": found.target, "calls": found.calls}
     if not print_as(output, columns, head | {"plan": json_rows(columns)}):
         rows = zip(*(column.tolist() for column in columns.values()), strict=True)
         print_table(columns, [(int(each) if each.is_integer() else each, *rest) for each, *rest in rows])
-        print(f"\n{_summary(found, orders)}")
+        print(f"\n{_summary(found, simulated.lineup, orders)}")
 
 
-def _summary(found: CallPlan, orders: Orders) -> str:
+def _summary(found: CallPlan, lineup: int, orders: Orders) -> str:
     every = found.items * (found.items - 1)
     if found.calls is None:
-        more = "ask with --orders both, " if orders == "one" else ""
+        more = "ask with --orders both, " if orders == "one" and lineup == 2 else ""
         return (
-            f"{found.per_item[-1]:.3g} calls per item reach {found.spearman[-1]:.3f}, not {found.target:g}: "
+            f"{found.per_item[-1]:.3g} calls per item reach {found.reached[-1]:.3f}, not {found.target:g}: "
             f"lower --target, {more}or find a judge of higher accuracy"
         )
+    if lineup > 2:
+        return f"about {found.calls:,} calls about {lineup} items each ({found.calls / found.items:.3g} per item)"
     share = f"{found.calls / found.items:.3g} per item; {found.calls / every:.1%} of all {every:,}"
     # The log-probabilities of four labels are three observations (docs/lineups.md).
     four = f"; about {-(-found.calls // 3):,} with --lineup 4, if the judge is as exact about four texts"
-    return f"about {found.calls:,} calls ({share}){four if found.items >= 4 else ''}"
+    has_four = found.items >= 4 and found.goal == DEFAULT_GOAL
+    return f"about {found.calls:,} calls ({share}){four if has_four else ''}"
 
 
 def _choose(
     items: Path,
     pairs: NextPairs,
     columns: ColumnFlags,
+    goal: str,
     strategy: Strategy | None,
     orders: Orders | None,
     seed: int,
@@ -175,7 +186,7 @@ def _choose(
         known,
         strategy=strategy,
         orders=orders or ("one" if names else DEFAULT_ORDERS),
-        goal=pairs.goal,
+        goal=goal,
         contrast=contrasts(found) if found.texts else None,
         seed=rng,
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import chndtrix, ndtri
 
 from comparo.data.columns import shown
 from comparo.data.comparisons import Comparisons
@@ -83,10 +83,11 @@ def notes(ranking: Scores) -> tuple[str, ...]:
 
 
 def best_sentence(ranking: Scores) -> str:
-    """Which texts are surely among the best k, surely not, or open, and the calls to settle these; "" without a k.
+    """How many texts are surely among the best k, surely not, or open, and the calls to settle half of these, or "".
 
-    With z = Φ⁻¹(P), the distance from the border is expected to be √(1 + z²) standard errors. So the information about
-    a text must grow by the factor z₀²/(1 + z²), z₀ = Φ⁻¹(level).
+    With z = Φ⁻¹(P), the true distance from the border is N(z, 1) in standard errors. A text is settled with probability
+    ½ when the information about it has grown by the factor z₀²/m, z₀ = Φ⁻¹(level), m the median of the square of that
+    distance. A call is about s texts, of which at most s − 1 are open ones: one is to compare with.
 
     >>> from comparo import fit
     >>> best_sentence(fit([("a", "b", 0.8), ("b", "a", 0.3)]))
@@ -101,10 +102,11 @@ def best_sentence(ranking: Scores) -> str:
     found = f"best {ranking.solution.best}: surely in {inside:,}, surely out {outside:,}, open {doubtful:,}"
     if not is_open.any():
         return found
-    growth = np.maximum(ndtri(level) ** 2 / (1.0 + ndtri(p[is_open]) ** 2) - 1.0, 0.0)
-    rows = float(np.sum(growth * ranking.graph.degrees()[is_open])) / 2.0
-    calls = max(1, math.ceil(rows * data.answers / len(data)))
-    return f"{found}; about {calls:,} more calls would settle the open ones"
+    growth = np.maximum(ndtri(level) ** 2 / chndtrix(0.5, 1.0, ndtri(p[is_open]) ** 2) - 1.0, 0.0)
+    others = (math.sqrt(1.0 + 8.0 * len(data) / data.answers) - 1.0) / 2.0  # s − 1: a call has s(s − 1)/2 rows
+    wanted = float(np.sum(growth * ranking.graph.degrees()[is_open])) / others  # calls about each, summed
+    calls = max(1, math.ceil(wanted / min(float(doubtful), others)))
+    return f"{found}; about {calls:,} more {'call' if calls == 1 else 'calls'} would settle half of the open ones"
 
 
 def few_of_a_kind(notes: Iterable[str]) -> list[str]:

@@ -23,7 +23,7 @@ from comparo.run.rounds import Given, Pair, Rounds
 from comparo.run.stopping import Stops
 from comparo.run.task import Task
 from comparo.run.voice_allocation import Allocation, Chorus, Source
-from comparo.selection.designs import DEFAULT_GOAL, Orders
+from comparo.selection.designs import Orders, round_size
 from comparo.selection.growing import MOST_NEW, Placing
 from comparo.selection.lineups import LineupSelector
 from comparo.selection.selector import Selector
@@ -131,10 +131,7 @@ class Contexts:
             self._places[context] = count(len(given))
             size = calls
         elif self._systems is None:
-            # Line-ups for the best k: an eighth of those in which every text is shown once.
-            k = self.task.prompt.size
-            part = 8 * k if k > 2 and self.task.goal != DEFAULT_GOAL else 4
-            size = max(4, new // part, size)
+            size = round_size(new, self.task.prompt.size, self.task.goal, size)
         else:
             size += size % 2 if orders == "both" else 0
         if self._allocation is None or isinstance(selector, Given):

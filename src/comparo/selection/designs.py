@@ -219,6 +219,20 @@ def default_strategy(goal: str = DEFAULT_GOAL) -> Strategy:
     return "greedy" if goal == "ranking" else "adaptive"
 
 
+def round_size(items: int, size: int, goal: str, ahead: int = 0) -> int:
+    """How many calls about `size` texts each are chosen at a time, from the answers to those before.
+
+    At least `ahead`, as many as a judge works on at a time; but not for the best k. Of 200 texts, 100 line-ups of eight
+    find 0.84 of the best ten in rounds of 4, 0.71 in rounds of 25 and 0.52 in rounds of 64 (benchmarks.top).
+
+    >>> round_size(200, 2, "top-5"), round_size(200, 4, "top-5", ahead=64), round_size(200, 4, "ranking", ahead=64)
+    (50, 6, 64)
+    """
+    if goal == DEFAULT_GOAL:
+        return max(4, items // 4, ahead)
+    return max(4, items // (4 if size == 2 else 8 * size))
+
+
 def best_of(goal: str) -> int | None:
     """k of the goal "top-k", None for other goals.
 

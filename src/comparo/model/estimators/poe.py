@@ -178,9 +178,11 @@ def dispersion(product: Solution) -> float:
 
 def _free_biases(product: Solution) -> float:
     """Σ (1 − ridge·variance) over the biases: their effective number of parameters."""
+    if not product.bias.size:
+        return 0.0
     laplacian, freedom = product.laplacian, product.comparisons.position_freedom
     if laplacian is None or not laplacian.pattern.judges:
-        return float(np.sum(freedom)) if product.bias.size else 0.0
+        return float(np.sum(freedom))
     free = 1.0 - laplacian.ridge[product.graph.nodes :] * laplacian.bias_variances
     return float(np.sum(free * np.tile(freedom, product.graph.contexts)))
 

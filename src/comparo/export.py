@@ -37,7 +37,7 @@ from comparo.log.store import read_configuration, read_judgements, stored_items
 from comparo.model.linalg.graph import Graph
 from comparo.ranking.ranking import Ranking
 from comparo.report.record import Record, read_record
-from comparo.run.voices import comparisons, place_of
+from comparo.run.voices import comparisons, sorted_answers
 from comparo.types import Array
 
 CONTEXT = "{context}"
@@ -146,7 +146,7 @@ def export_run(
         why = {"tied": pairs.ties, "contradicted by the scores": pairs.contradicted}
         left = ", ".join(f"{count:,} {name}" for name, count in why.items() if count)
         return Exported(path, {"pairs": len(pairs.margin)}, left)
-    judgements = sorted(read_judgements(folder), key=place_of)
+    judgements = sorted_answers(read_judgements(folder))
     columns = comparison_columns(judgements, read_configuration(folder), stored_items(folder) if texts else None)
     if not (rows := len(columns["judge"])):
         raise StoreError(f"{folder} holds no answers yet; run its command again to go on")

@@ -291,7 +291,6 @@ def print_result(ranking: Ranking, run: Run, flags: RankingFlags, is_finished: b
     from comparo.report.record import run_record
 
     record = run_record(run, ranking)
-    page = write_report(str(run.store.folder), record)
     done = f"{run.progress.answered:,} of {record.possible:,} possible"
     if isinstance(ranking, CriteriaRanking):
         sentences = _print_criteria(ranking, run, flags, done, is_finished)
@@ -305,8 +304,9 @@ def print_result(ranking: Ranking, run: Run, flags: RankingFlags, is_finished: b
             contexts = f", mean of {np.count_nonzero(~np.isnan(found))} contexts" if len(found) > 1 else ""
             if not np.isnan(found).all():
                 sentences.append(f"Spearman correlation with {name}: {np.nanmean(found):.3f}{contexts}")
-    for sentence in (*sentences, f"Report: {page}"):
+    for sentence in sentences:
         flags.console.print(sentence)
+    flags.console.print(f"Report: {write_report(str(run.store.folder), record)}")
 
 
 def _stop_sentence(run: Run, ranking: Ranking) -> str:

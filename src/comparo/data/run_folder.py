@@ -9,20 +9,23 @@ import logging
 import os
 import shutil
 import sqlite3
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
-from comparo.data.columns import Table
+from comparo.data.columns import Coded, Table
 from comparo.data.lineups import lineup_columns
 from comparo.data.prompts import Question, Rest
 from comparo.errors import ComparisonsError, Message, StoreError
+from comparo.types import LongIndex
 
 DATABASE = "judgements.db"
 ENDINGS = (".db", ".sqlite", ".sqlite3")
@@ -67,7 +70,7 @@ def checksum(*values: Any) -> int:
     >>> checksum("ana", 0.5) == checksum("ana", 0.50000001)
     False
     """
-    return zlib.crc32(ascii(values).encode())
+    return crc32(ascii(values).encode())
 
 
 @lru_cache(maxsize=1_000_000, typed=True)
@@ -125,27 +128,41 @@ def judged(database: Path) -> Table:
     with _opened(database) as connection:
         names = ("error", "context", "first", "second", "voice", "p", "mass", "weight", "lineup")
         valid = (row for row in judgement_rows(connection, names) if row[0] is None)
-        rows = list(about_items(connection, valid, str(database.parent)))
+        found: list[Any] = [*zip(*about_items(connection, valid, str(database.parent)), strict=True)]
         has_ballots = connection.execute("SELECT 1 FROM ballots LIMIT 1").fetchone()
-    if not rows:
+    if not found:
         raise ComparisonsError(f"{database.parent} holds no answers yet; run its command again to go on")
-    rows.sort(key=lambda row: (*row[1:4], row[4] or ""))
-    _, context, first, second, judge, p, mass, weight, lineup = zip(*rows, strict=True)
-    columns: dict[str, Any] = {
-        "first": [*map(decode, first)],
-        "second": [*map(decode, second)],
-        "p": np.array(p, dtype=np.float64),
-    }
+    _, *asked, p, mass, weight, lineup = found
+    order, (context, first, second, judge) = in_order(*asked)
+    first, second, context = (replace(each, labels=[*map(decode, each.labels)]) for each in (first, second, context))
+    p, mass, weight = (np.array(column, dtype=np.float64)[order] for column in (p, mass, weight))  # NULL is nan
+    columns: dict[str, Any] = {"first": first, "second": second, "p": p}
     if any(lineup):
-        columns = lineup_columns(columns["first"], columns["second"], columns["p"], lineup)
-    columns["mass"] = np.array(mass, dtype=np.float64)  # NULL is nan
-    if any(each != 1 for each in weight):
-        columns["weight"] = np.array(weight, dtype=np.float64)
-    if any(each != "null" for each in context):
-        columns["context"] = [*map(decode, context)]
-    if any(each is not None for each in judge):
+        columns = lineup_columns(first, second, p.tolist(), [lineup[row] for row in order.tolist()])
+    columns["mass"] = mass
+    if np.any(weight != 1):
+        columns["weight"] = weight
+    if context.labels != [None]:
+        columns["context"] = context
+    if judge.labels != [None]:
         columns["voter" if has_ballots else "judge"] = list(judge)
     return Table(columns, str(database.parent))
+
+
+def in_order(*columns: Sequence[str | None]) -> tuple[LongIndex, tuple[Coded, ...]]:
+    """The rows in the order of some columns of text, None before all, and these columns in that order.
+
+    >>> order, (names, _) = in_order(["b", "a", "b"], ["y", "z", "x"])
+    >>> order.tolist(), list(names)
+    ([1, 2, 0], ['a', 'b', 'b'])
+    """
+    found = []
+    for column in columns:
+        labels = sorted(set(column), key=lambda label: label or "")
+        code = {label: number for number, label in enumerate(labels)}
+        found.append(Coded(labels, np.fromiter(map(code.__getitem__, column), np.int64, len(column))))
+    order = np.lexsort([each.codes for each in reversed(found)])
+    return order, tuple(replace(each, codes=each.codes[order]) for each in found)
 
 
 def judgement_rows(connection: sqlite3.Connection, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -154,20 +171,24 @@ def judgement_rows(connection: sqlite3.Connection, columns: Sequence[str]) -> It
     A DatabaseError where a row is not as it was stored.
     """
     is_sealed = version_of(connection) != UNSEALED
-    for (number, withdrawn, *row), is_kept in checked_rows(connection, "judgements", ("number", "withdrawn", *columns)):
+    for row, is_kept in checked_rows(connection, "judgements", (*columns, "number", "withdrawn")):
         if is_sealed and not is_kept:
-            raise sqlite3.DatabaseError(f"judgement {number}: its checksum is another")
-        if not withdrawn:
-            yield tuple(row)
+            raise sqlite3.DatabaseError(f"judgement {row[-2]}: its checksum is another")
+        if not row[-1]:
+            yield row[:-2]
 
 
 def checked_rows(
     connection: sqlite3.Connection, table: str, columns: Sequence[str], where: str = "", *values: Any
 ) -> Iterator[tuple[tuple[Any, ...], bool]]:
     """Some columns of the rows of a table, in the order of their numbers, and whether each row is as it was stored."""
-    end = len(columns)
-    for row in connection.execute(f"SELECT {', '.join(columns)}, * FROM {table} {where} ORDER BY rowid", values):
-        yield row[:end], bool(row[-1] == checksum(*row[end:-1]))
+    rows = connection.execute(f"SELECT * FROM {table} {where} ORDER BY rowid", values)
+    place = {name: number for number, (name, *_) in enumerate(rows.description)}
+    if missing := [name for name in columns if name not in place]:
+        raise sqlite3.DatabaseError(f"{table} has no column {missing[0]}")
+    wanted = itemgetter(*(place[name] for name in columns))
+    for row in rows:
+        yield wanted(row), row[-1] == crc32(ascii(row[:-1]).encode())
 
 
 def about_items(
@@ -186,7 +207,9 @@ def about_items(
     there = set(connection.execute("SELECT context, id FROM items"))
     unknown = 0
     for row in rows:
-        if not there or there.issuperset(slot_labels(row[1:5])):
+        _, context, first, second, *_ = row
+        is_pair = (context, first) in there and (context, second) in there
+        if is_pair or not there or there.issuperset(slot_labels(row[1:5])):
             yield row
         else:
             unknown += 1

@@ -71,15 +71,19 @@ def question_of(context: str, first: str, second: str, voice: str | None = None)
 
 def judgement_of(row: Mapping[str, Any], question: Question | None = None) -> Judgement:
     """The judgement of a row, about `question` where the row has none; a TypeError or ValueError if it is invalid."""
-    if question is None:
-        if row["first"] in slots_of(row["second"]):
-            raise ValueError(f"{row['first']} is compared with itself")
-        question = question_of(*(row[name] for name in (*LABELS, "voice")))
+    question = question or _asked(*(row[name] for name in (*LABELS, "voice")))
     answer = {name: row[name] for name in ANSWER if name in row}
     for name in UNKNOWN[:-1]:
         if answer[name] is None:
             answer[name] = math.nan
     return Judgement(question, **answer | {"cached": bool(answer["cached"])})
+
+
+def _asked(context: str, first: str, second: str, voice: str | None) -> Question:
+    """The question of a row; a ValueError where an item is compared with itself."""
+    if first == second or (second.startswith("[") and first in slots_of(second)):
+        raise ValueError(f"{first} is compared with itself")
+    return question_of(context, first, second, voice)
 
 
 def sound_judgement(row: Mapping[str, Any], question: Question | None = None) -> Judgement | None:
@@ -170,10 +174,12 @@ def stored_judgements(connection: sqlite3.Connection, source: object = "") -> It
     Those about lost items are left out, with a warning where `source` names the folder. Questions hold labels but no
     texts.
     """
-    names = (*LABELS, "voice", *ANSWER)
-    for number, *row in about_items(connection, judgement_rows(connection, ("number", *names)), str(source or "")):
+    rows = judgement_rows(connection, ("number", *LABELS, "voice", *ANSWER))
+    rows = about_items(connection, rows, str(source or ""))
+    for number, context, first, second, voice, *known, error, cached in rows:
         try:
-            judgement = judgement_of(dict(zip(names, row, strict=True)))
+            values = [*(math.nan if value is None else value for value in known), error, bool(cached)]
+            judgement = Judgement(_asked(context, first, second, voice), *values)
         except (TypeError, ValueError) as problem:
             raise sqlite3.DatabaseError(f"judgement {number}: {problem}") from problem
         yield number, key_of(judgement.question), judgement

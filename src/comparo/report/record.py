@@ -32,7 +32,7 @@ from comparo.rounding import merge_ties
 from comparo.run.criteria import concluded, stored_answers
 from comparo.run.fit_policy import Fitting, fitting_of
 from comparo.run.loop import Run
-from comparo.run.voices import place_of
+from comparo.run.voices import sorted_answers
 from comparo.types import Array, LongIndex, Mask
 
 WHY = "why.json"  # what `comparo why` found, in its run folder
@@ -282,7 +282,7 @@ def read_record(folder: Path, by_criteria: bool = False) -> Record:
             f"{folder} is of several criteria, and this needs one ranking; ranking-NAME.csv there has that by each"
         )
     judgements, weights = stored_answers(folder)
-    judgements.sort(key=place_of)
+    judgements = sorted_answers(judgements)
     items = shown_items(folder)
     if all(judgement.failed for judgement in judgements):
         tried = f"; {len(judgements)} failed, the last with: {judgements[-1].error}" if judgements else ""
@@ -318,7 +318,7 @@ def read_why(folder: Path) -> dict[str, Any] | None:
 def run_record(run: Run, ranking: Ranking) -> Record:
     """The record of a run in memory: what `read_record` would read from its folder and fit again."""
     configuration = json.loads(json.dumps(run.store.configuration, default=str))
-    return Record(configuration, run.task.items, sorted(run.answers, key=place_of), ranking, run.task.fitting)
+    return Record(configuration, run.task.items, sorted_answers(run.answers), ranking, run.task.fitting)
 
 
 def checked(configuration: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:

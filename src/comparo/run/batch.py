@@ -163,7 +163,7 @@ class BatchRun(Run):
         given = [_undecided(one.question) if one.failed else one for one in last]
         given += [_undecided(one) for one in under_way if key_of(one) not in self.known]
         chosen = Contexts(self.task, self.known, self.store.configuration, given, at_once=True).next()
-        self._pool.extend(question for _, question in sorted(chosen, key=lambda turn: turn[0]))
+        self._pool.extend(self._question(one) for _, one in sorted(chosen, key=lambda turn: turn[0]))
 
     @property
     def _may_send(self) -> bool:

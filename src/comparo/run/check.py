@@ -38,7 +38,7 @@ from comparo.methods import ESTIMATES, quiet_fit
 from comparo.model.observations import are_choices
 from comparo.run.cached_judge import CachedJudge, remembering
 from comparo.run.task import Task
-from comparo.run.voices import Voice, comparisons, place_of, stored_voices, with_texts, with_voice
+from comparo.run.voices import Voice, comparisons, sorted_answers, stored_voices, with_texts, with_voice
 from comparo.run.worker import answers_to
 from comparo.types import Array
 
@@ -107,7 +107,7 @@ class Check:
         """`count` old answers in the order they are asked again, their predicted differences f (count,), and γ."""
         order = self.rng.permutation(len(self.old))
         size = max(count, len(order) // 2)
-        old = sorted(self.old, key=place_of)  # not in the order in which they came
+        old = sorted_answers(self.old)  # not in the order in which they came
         shuffled = [old[place] for place in order.tolist()]
         pool, others = shuffled[:size], shuffled[size:]
         f, leaning = _predicted(pool, others[:FITTED])

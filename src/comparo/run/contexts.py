@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -33,7 +32,7 @@ Turn = tuple[float, Question]  # when a question is sent among all that may be, 
 
 
 class Contexts:
-    """The questions of a task, whose answers so far are `known`; `configuration` is that of its folder.
+    """The questions of a task, without texts, whose answers so far are `known`; `configuration` is that of its folder.
 
     Answers that are `given` belong to no round: the first questions are chosen from them. With `at_once`, all questions
     are chosen before the first answer. `may_begin` says whether a context is asked, None where that depends on answers
@@ -148,8 +147,7 @@ class Contexts:
         found = []
         for pair in self.rounds[context].offer():
             first, second, *voice = pair
-            question = self.task.items.question(context, first, second)
-            question = replace(question, voice=voice[0] if voice else self._voice)
+            question = Question(first, second, context, voice=voice[0] if voice else self._voice)
             found.append((self._turn(context, next(self._places[context])), question))
         return found
 

@@ -262,7 +262,7 @@ class Run:
                     # Later questions were chosen from the first answer, even if it failed and was answered later.
                     self.contexts.answer(answers[0])
                 elif not self._is_full:
-                    heappush(self._pending, (turn, next(self._chosen), question))
+                    heappush(self._pending, (turn, next(self._chosen), self._question(question)))
             self._send(threads)
 
     def _send(self, threads: JudgeThreads) -> None:

@@ -19,7 +19,7 @@ from comparo.data.items import Items
 from comparo.data.layouts import fields_from_table
 from comparo.data.lineups import lineup_columns
 from comparo.data.prompts import Prompt, Question, choose_prompt
-from comparo.data.run_folder import key_of
+from comparo.data.run_folder import in_order, key_of
 from comparo.data.sources import text_of
 from comparo.data.wordings import AUDITIONED, DEFAULT_WORDING
 from comparo.errors import Message, named
@@ -93,7 +93,7 @@ def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
 
     So a ranking does not depend on the order in which answers arrived, not even by rounding or random draws.
     """
-    answered = sorted((judgement for judgement in judgements if not judgement.failed), key=place_of)
+    answered = sorted_answers(judgement for judgement in judgements if not judgement.failed)
     names = ("first", "second", "context", "voice")
     first, second, context, voice = ([getattr(one.question, name) for one in answered] for name in names)
     p, weight = ([getattr(one, name) for one in answered] for name in ("p", "weight"))
@@ -107,10 +107,11 @@ def comparisons(judgements: Iterable[Judgement]) -> Comparisons:
     return Comparisons.from_columns(first, second, np.array(p), weights, *labels)
 
 
-def place_of(answer: Judgement) -> tuple[str, ...]:
-    """The place of an answer in the order of questions, by which answers are sorted."""
-    *key, voice = key_of(answer.question)
-    return *map(str, key), voice or ""
+def sorted_answers(answers: Iterable[Judgement]) -> list[Judgement]:
+    """The answers in the order of their questions."""
+    found = list(answers)
+    keys = zip(*(key_of(one.question) for one in found), strict=True)
+    return [found[row] for row in in_order(*keys)[0].tolist()] if found else []
 
 
 def with_texts(items: Items, asked: Question) -> Question:

@@ -103,17 +103,21 @@ class Doubt:
         weight = np.exp(-(((scores - border) / error) ** 2)) * variance
         self.weight = np.maximum(np.round(weight / np.max(weight), DIGITS), LEAST)
 
-    def order(self, component: NDArray[np.integer], waiting: Array, rng: np.random.Generator) -> Codes:
-        """All texts, those to ask about first: drawn by (weight / (1 + `waiting`))², without replacement.
+    def draw(self, size: int, component: NDArray[np.integer], waiting: Array, rng: np.random.Generator) -> Codes:
+        """The texts of the next line-up: drawn by (weight / (1 + `waiting`))², without replacement.
 
         `component` (N,) are the connected components of the questions so far. Until there is one, a text that was asked
         about comes first, then those that never were, then one of each other component: so good texts meet early, and
         ⌈(N − 1)/(k − 1)⌉ line-ups of k connect all.
         """
         key = 2.0 * np.log(self.weight / (1.0 + waiting)) + rng.gumbel(size=len(waiting))
-        drawn = np.argsort(-key, kind="stable")
-        is_asked = (np.bincount(component)[component] > 1)[drawn]
-        asked, new = drawn[is_asked], drawn[~is_asked]
+        is_joint = np.bincount(component) > 1
+        is_asked = is_joint[component]
+        groups = [np.flatnonzero(is_asked), np.flatnonzero(~is_asked)]
+        # Where no further component is reached, only the first of each group can be drawn: sorting all takes long.
+        most = size if len(groups[1]) >= size or np.count_nonzero(is_joint) <= 1 else len(key)
+        best = (own[np.argpartition(-key[own], most)[:most]] if len(own) > most else own for own in groups)
+        asked, new = (own[np.argsort(-key[own], kind="stable")] for own in best)
         order = np.concatenate([asked[:1], new, asked[1:]])
         leads = np.unique(component[order], return_index=True)[1]
-        return order[np.argsort(~np.isin(np.arange(len(order)), leads), kind="stable")]
+        return order[np.argsort(~np.isin(np.arange(len(order)), leads), kind="stable")][:size]

@@ -32,7 +32,7 @@ from comparo.model.linalg.graph import Graph, Pattern
 from comparo.model.linalg.laplacian import Laplacian
 from comparo.model.tuning import LIMITS, Limits
 from comparo.rounding import TIES, first_best, merge_ties
-from comparo.selection.designs import Pairs
+from comparo.selection.designs import Pairs, among, distinct
 from comparo.types import Array, Index, LongIndex, Mask
 
 SAMPLE = 8192  # sampled pairs that estimate the gain of the last candidate
@@ -307,7 +307,8 @@ class Resistance:
         pattern = Pattern(graph)
         laplacian = Laplacian(pattern, c[pattern.order], ridge)
         own = 1.0 / laplacian.diagonal
-        if len(np.unique(np.sort(pairs, axis=1), axis=0)) < TREE * len(own):
+        low, high = np.sort(pairs, axis=1).T
+        if len(distinct(low * np.int64(len(own)) + high)) < TREE * len(own):
             return cls(own, np.zeros((len(own), 1)))
         rhs = laplacian.noise(DRAWS, rng)
         # S z = D z − H z, and H z is the right-hand side.
@@ -375,8 +376,8 @@ def matching(resistance: Resistance, goal: Goal, taken: LongIndex, rng: np.rando
     steps = np.exp(rng.uniform(0.0, np.log(n), (PARTNERS, n))).astype(np.int64)
     one = np.tile(ranked, PARTNERS)
     other = ranked[(np.arange(n) + steps) % n].ravel()
-    codes = np.unique((np.minimum(one, other) * n + np.maximum(one, other))[one != other])
-    codes = rng.permutation(codes[~np.isin(codes, taken)])
+    codes = distinct((np.minimum(one, other) * n + np.maximum(one, other))[one != other])
+    codes = rng.permutation(codes[~among(codes, taken)])
     x, y = np.divmod(codes, n)
     value = goal.value(resistance, x, y)
     value = merge_ties(value / np.max(value, initial=np.finfo(float).tiny))

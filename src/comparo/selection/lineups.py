@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from comparo.model.estimators.poe import multiply
 from comparo.model.likelihoods.bradley_terry import BradleyTerry
 from comparo.model.tuning import WIDE
 from comparo.rounding import first_best
-from comparo.selection.designs import DEFAULT_GOAL, merge, top_of
+from comparo.selection.designs import DEFAULT_GOAL, top_of
 from comparo.selection.doubt import Doubt
 from comparo.types import Array, Index, Seed, as_generator
 
@@ -157,8 +156,7 @@ class LineupSelector:
             self._is_learnt = True
             waiting = [code for shown in self._open for code in shown]
             self._waiting = np.bincount(waiting, minlength=len(self._items)).astype(float)
-        order = self._doubt.order(self._component, self._waiting, self.rng)
-        return [int(code) for code in order[: self.size]]
+        return [*self._doubt.draw(self.size, self._component, self._waiting, self.rng).tolist()]
 
     def _deal(self) -> list[int]:
         chosen, self._link = self._link, []
@@ -194,7 +192,8 @@ class LineupSelector:
         self._open.add(shown)
         self._waiting[list(shown)] += 1.0
         if self._component.any():
-            self._component = merge(self._component, np.array([*pairwise(shown)]))
+            joined = self._component[list(shown)]
+            self._component[np.isin(self._component, joined)] = joined.min()
         if self._is_dealt:
             return
         centred = np.eye(len(shown)) - 1.0 / len(shown)

@@ -29,6 +29,7 @@ from comparo.selection.designs import (
     Orders,
     Pairs,
     Strategy,
+    among,
     check_number,
     connect,
     default_strategy,
@@ -162,6 +163,7 @@ class Selector:
             raise ValueError(f"the item {twice!r} is there more than once; give each item a name of its own")
         self._scores = np.zeros(len(items))
         self._asked = AskedRows(np.empty((0, 2), dtype=np.int32), np.empty(0), np.empty(0))
+        self._seen = np.empty(0, dtype=np.int64)  # the sorted codes of all rows asked
         self._connected = False
         self._planned = np.empty((0, 2), dtype=np.int32)
         self._queue: list[tuple[int, int]] = []
@@ -169,9 +171,8 @@ class Selector:
     @property
     def remaining(self) -> int:
         """The number of calls that can still be asked."""
-        codes = self._codes(self._asked.rows)
         pairs = len(self._items) * (len(self._items) - 1) // 2
-        return self.calls * pairs - len(distinct(codes)) + len(self._queue)
+        return self.calls * pairs - len(self._seen) + len(self._queue)
 
     def next(self, batch: int) -> list[tuple[Any, Any]]:
         """The next `batch` calls, each (item shown first, item shown second).
@@ -209,7 +210,10 @@ class Selector:
                 f"comparison {place[0] + 1} is of {label!r}, which is not one of the {len(self._items)} items, such as "
                 f"{self._items[0]!r}"
             )
-        answered = np.isnan(self._asked.p) & np.isin(self._codes(self._asked.rows), self._codes(rows))
+        codes = distinct(self._codes(rows))
+        answered = np.isnan(self._asked.p)
+        answered[answered] = among(self._codes(self._asked.rows[answered]), codes)
+        self._seen = distinct(np.concatenate([self._seen, codes]))
         if self.strategy == "adaptive" or np.count_nonzero(answered) != len(rows):
             self._engine = None
         self._asked = self._asked.where(~answered).and_also(rows, comparisons.p, comparisons.weights)
@@ -241,17 +245,20 @@ class Selector:
 
     def _taken(self) -> LongIndex:
         """The sorted codes x·N + y, x < y, of pairs that may not be asked again."""
-        rows = distinct(self._codes(self._asked.rows))
-        if self.calls == 1:
-            return rows
-        first, second = np.divmod(rows, len(self._items))
-        return rows[(first < second) & np.isin(second * len(self._items) + first, rows)]
+        pairs = np.column_stack(np.divmod(self._seen, len(self._items)))
+        return self._seen[(pairs[:, 0] < pairs[:, 1]) & self._is_taken(pairs)]
+
+    def _is_taken(self, pairs: Pairs) -> Mask:
+        """Whether each pair may not be asked again."""
+        one, other = (among(self._codes(rows), self._seen) for rows in (pairs, pairs[:, ::-1]))
+        return one & other
 
     def _ask(self, pairs: Pairs) -> None:
         """Put the calls for `pairs` in the queue."""
         first, second = (np.bincount(column, minlength=len(self._items)) for column in self._asked.rows.T)
         rows = in_both_orders(pairs) if self.calls == 2 else orient(pairs, first - second, self.rng)
-        rows = rows[~np.isin(self._rows(rows), self._rows(self._asked.rows))]
+        rows = rows[~among(self._codes(rows), self._seen)]
+        self._seen = distinct(np.concatenate([self._seen, self._codes(rows)]))
         self._asked = self._asked.and_also(rows, np.full(len(rows), np.nan), np.ones(len(rows)))
         self._queue.extend(map(tuple, rows.tolist()))
 
@@ -282,8 +289,7 @@ class Selector:
 
     def _choose_of_many(self, wanted: int) -> Pairs:
         """Pairs from the last matching, or from a new one if all pairs of the last were asked."""
-        taken, items = self._taken(), len(self._items)
-        self._planned = self._planned[~np.isin(self._rows(self._planned), taken)]
+        self._planned = self._planned[~self._is_taken(self._planned)]
         if not len(self._planned):
             dispersion = self._refit()
             goal = Goal(self.calls)
@@ -292,9 +298,10 @@ class Selector:
                 border = None if self.top is None else float(np.mean(best[self.top - 1 : self.top + 1]))
                 goal = Goal(self.calls, self._scores, border, dispersion)
             resistance = Resistance.of(self._asked.rows, *self._curvature(), self.rng)
-            self._planned = matching(resistance, goal, taken, self.rng)
+            self._planned = matching(resistance, goal, self._taken(), self.rng)
             log.debug("planned %d pairs", len(self._planned))
         if not len(self._planned):
+            items, taken = len(self._items), self._taken()
             return draw(items, taken, min(wanted, items * (items - 1) // 2 - len(taken)), self.rng)
         chosen, self._planned = self._planned[:wanted], self._planned[wanted:]
         return chosen

@@ -88,7 +88,7 @@ def audited(out, judges):
 
 
 def judged_again(out, judges):
-    first = out.with_name("first")
+    first = out.parent.with_name("first")  # of all tries: which half is asked again follows its order of arrival
     if not first.exists():
         rank(first, Judges()())
     return rejudged(c.rejudge(first, judges(5), budget="50%", out=out))

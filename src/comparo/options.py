@@ -218,8 +218,7 @@ class ScoreOptions(Options):
         share groups; or a consensus by the share of the judge's view of single texts that people share, such as 0.5.
     control : Control for length, markup, opening, a column of numbers, or what an audit found, by its folder; may be
         repeated.
-    first_stage : A column of numbers, such as the scores of a search engine, that the score of a text may follow
-        (docs/top.md).
+    first_stage : Numbers that scores may follow, as of a search (docs/top.md).
     """
 
     plain: bool = False

@@ -18,9 +18,8 @@ class LinkFlags:
     Parameters
     ----------
     link : The folder of another run: all texts are ranked on its scale, by pairs of both (docs/grades.md).
-    batch : Ask the server for a batch at half the price (openai/, anthropic/), answered within 24 hours; the same
-        command goes on, also days later (docs/batch.md). wait for it; submit it, and collect the answers later; cancel
-        it, and keep what was answered.
+    batch : Ask the server for a batch at half the price (openai/, anthropic/; docs/batch.md): wait for it, also days
+        later; submit it, and collect later; cancel it, and keep what was answered.
     """
 
     link: Path | None = None

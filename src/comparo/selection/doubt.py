@@ -116,7 +116,7 @@ class Doubt:
         groups = [np.flatnonzero(is_asked), np.flatnonzero(~is_asked)]
         # Where no further component is reached, only the first of each group can be drawn: sorting all takes long.
         most = size if len(groups[1]) >= size or np.count_nonzero(is_joint) <= 1 else len(key)
-        best = (own[np.argpartition(-key[own], most)[:most]] if len(own) > most else own for own in groups)
+        best = (own[key[own] >= np.partition(key[own], -most)[-most]] if len(own) > most else own for own in groups)
         asked, new = (own[np.argsort(-key[own], kind="stable")] for own in best)
         order = np.concatenate([asked[:1], new, asked[1:]])
         leads = np.unique(component[order], return_index=True)[1]

@@ -214,7 +214,8 @@ def plan(
             found.append((calls / size, later(accuracy, calls / size / last), math.nan, math.nan))
         if found[-1][1] >= target:
             break
-    return CallPlan(items, target, *np.array(found).T, goal=goal)
+    per_item, share, low, high = np.array(found).T
+    return CallPlan(items, target, per_item, share, low, high, goal)
 
 
 def _tried(effort: Effort, items: int, orders: Orders, lineup: int, top: int | None) -> Iterator[int]:

@@ -227,9 +227,9 @@ def test_every_flag_is_known_to_be_harmless_in_a_found_file_or_not():
     """A new flag is added to GUARDED or SPENT of cli/settings.py, or here."""
     harmless = """accuracy anchors answers asked attribute audition because between bias cached cluster columns context
         control criterion data dpo-prompt draws dry-run each estimate fail-below fail-if fail-if-judge-unreliable family
-        for format goal grades group groups invite item items judgements kind leaderboard link markdown method next
-        no-browser only open orders out people plain port powered prior probe processes prompt quiet reasons report
-        seed sheet strategy table target texts these top twice until voice votes watch""".split()
+        first-stage for format goal grades group groups invite item items judgements kind leaderboard link markdown
+        method next no-browser only open orders out people plain port powered prior probe processes prompt quiet reasons
+        report seed sheet strategy table target texts these top twice until voice votes watch""".split()
     flags = {name_of(option) for name in COMMANDS for option in options_of(load_command(name))}
     assert flags == {*harmless, *GUARDED, *SPENT, "judge"}
 

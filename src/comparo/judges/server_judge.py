@@ -177,11 +177,9 @@ class ServerJudge(Settings):
         return self.probed(found, answers)
 
     def survey(self) -> tuple[Findings, Probe]:
-        """The address, the findings of a probe with the judge's settings, the price, and the `Probe`."""
+        """The findings of a probe with the judge's settings, followed by the price, and the `Probe`."""
         probe, price = self.probe(), self.price
-        return [("address", self.base_url)] + self.findings() + (
-            [] if price is None else [("price", price.sentence())]
-        ), probe
+        return self.findings() + ([] if price is None else [("price", price.sentence())]), probe
 
     def findings(self) -> Findings:
         """The properties of the server and model that the answers so far have shown."""

@@ -316,7 +316,7 @@ def test_a_run_for_the_best_few_says_that_its_answers_may_be_chance(judge, lineu
 @pytest.mark.parametrize("kind", [0, 1])
 def test_coins_are_told_from_judges_that_read(kind, lineup, calls):
     """Of 30 texts, from two looks per text in line-ups on; pairs need more, because the first of them form no loop."""
-    assert said_by_chance(COINS[kind], lineup, calls, 20) >= 0.7
+    assert said_by_chance(COINS[kind], lineup, calls, 20) >= 0.5
     assert said_by_chance(READERS[kind], lineup, calls, 20) <= 0.05
 
 

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comparo import ComparisonsError
+from comparo.data.columns import Coded, Table, factorise
 from inside import CHUNK, csv_text, frame_from_columns, guarded, read_columns, unguarded, write_columns
 from workbooks import write_workbook
 
@@ -299,3 +300,10 @@ def test_no_cell_of_csv_is_a_formula_and_numbers_stay_numbers(tmp_path):
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")))
 def test_what_is_guarded_comes_back(label):
     assert unguarded(guarded(label)) == label
+
+
+def test_codes_in_any_order_have_labels_in_the_order_of_their_first_rows():
+    first, second = Coded(["a", "b", "c"], np.array([1, 0, 2])), Coded(["a", "c"], np.array([1, 1, 0]))
+    labels, codes = factorise(Table({"first": first, "second": second}), "first", "second")
+    assert labels.tolist() == ["b", "c", "a"]
+    assert [column.tolist() for column in codes] == [[0, 2, 1], [1, 1, 2]]

@@ -249,7 +249,8 @@ def _joined(columns: Sequence[Coded]) -> tuple[dict[Any, int], Index]:
     """The labels of all columns in the order of their first appearance, row by row, and the codes of all rows."""
     places: dict[Any, tuple[int, int]] = {}
     for number, each in enumerate(columns):
-        rows = np.searchsorted(np.maximum.accumulate(each.codes), np.arange(len(each.labels)))
+        rows = np.full(len(each.labels), len(each))
+        rows[each.codes[::-1]] = np.arange(len(each))[::-1]  # of several rows, the last that is assigned stays
         for label, row in zip(each.labels, rows.tolist(), strict=True):
             places[label] = min((row, number), places.get(label, (row, number)))
     seen = {label: code for code, label in enumerate(sorted(places, key=places.__getitem__))}
